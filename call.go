@@ -1,0 +1,109 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// tasks are goroutines with an owner that waits for them. Safe for concurrent use.
+type tasks struct {
+	mu     sync.Mutex
+	closed bool // guarded by mu: nothing is begun any more
+	wg     sync.WaitGroup
+}
+
+// run starts f, or reports false after close.
+func (t *tasks) run(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.wg.Go(f)
+	return true
+}
+
+// close lets nothing begin and returns when all that did has ended.
+func (t *tasks) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.wg.Wait()
+}
+
+// timeoutError says that a call was given up. It is a [net.Error], as the client's own time-outs are.
+type timeoutError struct{ after time.Duration }
+
+func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.after) }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+
+// within gives a call d to answer, whatever the client's own time-outs and retries are, and stops waiting when ctx
+// ends. The call itself goes on, on a goroutine that tasks own: go-redis does not watch a context while it waits for a
+// reply. late, when not nil, is given an answer that nobody waits for any more.
+func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(context.Context) (R, error), late func(R, error)) (R, error) {
+	type answer struct {
+		r   R
+		err error
+	}
+	var (
+		none     R
+		answered = make(chan answer, 1)
+		mu       sync.Mutex
+		gone     bool // guarded by mu: nobody waits
+	)
+	limited, cancel := context.WithTimeoutCause(ctx, d, timeoutError{d})
+	started := t.run(func() {
+		defer cancel()
+		r, err := call(limited)
+		mu.Lock()
+		left := gone
+		if !left {
+			answered <- answer{r, err}
+		}
+		mu.Unlock()
+		if left && late != nil {
+			late(r, err)
+		}
+	})
+	if !started {
+		cancel()
+		return none, ErrClosed
+	}
+	select {
+	case a := <-answered:
+		return a.r, a.err
+	case <-limited.Done():
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	select {
+	case a := <-answered: // at the last moment
+		return a.r, a.err
+	default:
+		gone = true
+		return none, context.Cause(limited)
+	}
+}
+
+// isTransport reports whether an error says that no answer came: nothing is known about what the server did.
+func isTransport(err error) bool {
+	var reply redis.Error
+	var net net.Error
+	if errors.As(err, &net) && net.Timeout() {
+		return true
+	}
+	return !errors.As(err, &reply) && !errors.Is(err, context.Canceled)
+}
+
+// isPassing reports whether a server refused a request for a state that it leaves by itself.
+func isPassing(err error) bool {
+	return redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsTryAgainError(err) ||
+		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err)
+}

@@ -1,0 +1,224 @@
+// Package bus is the one subscription of a Cache or a Locker: it tells waiters that a key has changed.
+//
+// A message may be lost: the bus only ends waits early, and whoever waits polls as well.
+package bus
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Interval is how long a subscription may be silent before it is asked for a sign of life, and how long that may
+// take. go-redis checks only that a ping can be written, which a connection that died silently allows for minutes.
+const Interval = 3 * time.Second
+
+const (
+	minRetry = 50 * time.Millisecond
+	maxRetry = 10 * time.Second
+)
+
+// Bus is safe for concurrent use. It does nothing before the first [Bus.Wait].
+type Bus struct {
+	rdb     redis.UniversalClient
+	channel string
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	waiters  map[string][]*Waiter   // guarded by mu: by the name that a message carries
+	sessions map[*redis.Client]bool // guarded by mu: the subscriptions that were begun; true while live
+	started  bool                   // guarded by mu
+	closed   bool                   // guarded by mu
+}
+
+// New returns a bus for a channel, without any I/O.
+func New(rdb redis.UniversalClient, channel string) *Bus {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Bus{
+		rdb: rdb, channel: channel, ctx: ctx, cancel: cancel,
+		waiters: map[string][]*Waiter{}, sessions: map[*redis.Client]bool{},
+	}
+}
+
+// Waiter waits for messages about one name.
+type Waiter struct {
+	// C receives when there is a message, and when the subscription has come up, since one may have been lost before.
+	C    <-chan struct{}
+	c    chan struct{} // of capacity one: signals that nobody has read yet are one signal
+	bus  *Bus
+	name string
+}
+
+// Wait registers a waiter and, the first time, begins the subscription. What happens after it returns is heard while the bus is live.
+func (b *Bus) Wait(name string) *Waiter {
+	c := make(chan struct{}, 1)
+	w := &Waiter{C: c, c: c, bus: b, name: name}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters[name] = append(b.waiters[name], w)
+	if !b.started && !b.closed {
+		b.started = true
+		b.startLocked()
+	}
+	return w
+}
+
+// Stop unregisters the waiter.
+func (w *Waiter) Stop() {
+	w.bus.mu.Lock()
+	defer w.bus.mu.Unlock()
+	list := w.bus.waiters[w.name]
+	for i, other := range list {
+		if other == w {
+			list[i] = list[len(list)-1]
+			list[len(list)-1] = nil
+			list = list[:len(list)-1]
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(w.bus.waiters, w.name)
+	} else {
+		w.bus.waiters[w.name] = list
+	}
+}
+
+func (w *Waiter) signal() {
+	select {
+	case w.c <- struct{}{}:
+	default:
+	}
+}
+
+// Live reports whether a message that is published now will be heard.
+func (b *Bus) Live() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, live := range b.sessions {
+		if !live {
+			return false
+		}
+	}
+	return len(b.sessions) > 0
+}
+
+// Close ends the subscription and returns when it has ended. Waiters get no more messages.
+func (b *Bus) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.wg.Wait()
+}
+
+// startLocked begins to listen. A message crosses the nodes of a cluster, but not the shards of a ring.
+func (b *Bus) startLocked() {
+	ring, ok := b.rdb.(*redis.Ring)
+	if !ok {
+		b.sessions[nil] = false
+		b.wg.Go(func() { b.listen(nil, b.rdb.Subscribe) })
+		return
+	}
+	b.wg.Go(func() {
+		for b.ctx.Err() == nil {
+			// ForEachShard leaves out shards that are down, so the ring is gone through again and again.
+			_ = ring.ForEachShard(b.ctx, func(_ context.Context, shard *redis.Client) error {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if _, ok := b.sessions[shard]; !ok {
+					b.sessions[shard] = false
+					b.wg.Go(func() { b.listen(shard, shard.Subscribe) })
+				}
+				return nil
+			})
+			b.sleep(Interval)
+		}
+	})
+}
+
+// listen keeps one subscription up, on the given shard of a ring (nil elsewhere).
+func (b *Bus) listen(shard *redis.Client, subscribe func(context.Context, ...string) *redis.PubSub) {
+	retry := minRetry
+	for b.ctx.Err() == nil {
+		if b.session(shard, subscribe) {
+			retry = minRetry
+		}
+		b.sleep(retry/2 + rand.N(retry))
+		retry = min(2*retry, maxRetry)
+	}
+}
+
+// session subscribes and hears until the connection fails. It reports whether it ever was live.
+func (b *Bus) session(shard *redis.Client, subscribe func(context.Context, ...string) *redis.PubSub) (lived bool) {
+	sub := subscribe(b.ctx, b.channel)
+	defer sub.Close()
+	defer context.AfterFunc(b.ctx, func() { sub.Close() })() // a receive does not watch its context
+	defer b.set(shard, false)
+	asked := false // for a sign of life
+	for {
+		msg, err := sub.ReceiveTimeout(b.ctx, Interval)
+		var timeout net.Error
+		switch {
+		case err == nil:
+			asked = false
+		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
+			asked = true
+			if sub.Ping(b.ctx) != nil {
+				return lived
+			}
+			continue
+		default:
+			return lived
+		}
+		switch msg := msg.(type) {
+		case *redis.Subscription:
+			lived = true
+			b.set(shard, true)
+			b.signalAll()
+		case *redis.Message:
+			if msg.Payload != "" {
+				b.signal(msg.Payload[1:]) // after the kind
+			}
+		}
+	}
+}
+
+func (b *Bus) set(shard *redis.Client, live bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sessions[shard] = live
+}
+
+func (b *Bus) signal(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.waiters[name] {
+		w.signal()
+	}
+}
+
+func (b *Bus) signalAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, list := range b.waiters {
+		for _, w := range list {
+			w.signal()
+		}
+	}
+}
+
+func (b *Bus) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.ctx.Done():
+	}
+}
