@@ -58,16 +58,29 @@ type Waiter struct {
 
 // Wait registers a waiter and, the first time, begins the subscription. What happens after it returns is heard while the bus is live.
 func (b *Bus) Wait(name string) *Waiter {
+	w := b.Register(name)
+	b.Start()
+	return w
+}
+
+// Register registers a waiter that may not have to wait: it leaves the subscription as it is.
+func (b *Bus) Register(name string) *Waiter {
 	c := make(chan struct{}, 1)
 	w := &Waiter{C: c, c: c, bus: b, name: name}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters[name] = append(b.waiters[name], w)
+	return w
+}
+
+// Start begins the subscription, the first time.
+func (b *Bus) Start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.started && !b.closed {
 		b.started = true
 		b.startLocked()
 	}
-	return w
 }
 
 // Stop unregisters the waiter.
