@@ -194,7 +194,7 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 		var saw sight[T]
 		if !c.filling.has(key) {
 			var err error
-			saw, err = c.look(ctx, key)
+			saw, err = c.look(ctx, key, true)
 			switch {
 			case err != nil:
 				if err := ended(ctx, err); err != nil {
@@ -242,7 +242,7 @@ func (c *Cache[T]) Lookup(ctx context.Context, key string) (Entry[T], error) {
 	if err := c.check(ctx); err != nil {
 		return Entry[T]{}, err
 	}
-	saw, err := c.look(ctx, key)
+	saw, err := c.look(ctx, key, false)
 	switch {
 	case err != nil:
 		if err := ended(ctx, err); err != nil {

@@ -100,21 +100,31 @@ func (c *core[T]) tellRedis(e RedisEvent) {
 type sight[T any] struct {
 	stored[T]
 	state state
-	now   int64   // server ms
-	head  *string // of what is there, usable or not; nil when nothing is
+	now   int64  // server ms
+	raw   string // what is there, usable or not
+	there bool
+}
+
+// seen is the head of what is there, as a step compares it; nil when nothing is.
+func (s sight[T]) seen() *string {
+	if !s.there {
+		return nil
+	}
+	head := headOf(s.raw)
+	return &head
 }
 
 // begin is when the entry was stored, µs: its loading had ended.
 func (s sight[T]) begin() int64 { return s.loadedAt*1000 + s.cost }
 
-// look reads a key by a trip. An error is ctx's, or says that Redis failed.
-func (c *core[T]) look(ctx context.Context, key string) (sight[T], error) {
+// look reads a key by a trip. See [node.get] for hint and the error.
+func (c *core[T]) look(ctx context.Context, key string, hint bool) (sight[T], error) {
 	name := keyName(c.opts.Prefix, 'v', key)
 	n, err := c.nodes.of(ctx, name)
 	if err != nil {
 		return sight[T]{}, err
 	}
-	value, found, err := n.get(ctx, name)
+	value, found, err := n.get(ctx, name, hint)
 	if err != nil || !found {
 		return sight[T]{}, err
 	}
@@ -124,7 +134,7 @@ func (c *core[T]) look(ctx context.Context, key string) (sight[T], error) {
 
 // judge decodes a stored value and says what may be done with it.
 func (c *core[T]) judge(value string, now int64) sight[T] {
-	s := sight[T]{now: now}
+	s := sight[T]{now: now, raw: value, there: true}
 	var err error
 	s.stored, err = c.format.decode(value)
 	switch {
@@ -136,10 +146,6 @@ func (c *core[T]) judge(value string, now int64) sight[T] {
 		s.state = undecodable
 		c.stats.undecodable.Add(1)
 	}
-	if s.state != fresh {
-		head := headOf(value)
-		s.head = &head
-	}
 	return s
 }
 
@@ -150,7 +156,7 @@ func (c *core[T]) entry(s stored[T], source Source, now int64) Entry[T] {
 
 // old is what a loader is given: what is stored, if it is a value that can be read.
 func (s sight[T]) old() *Entry[T] {
-	if s.head == nil || s.state == undecodable || s.state == newer || s.kind == kindAbsent {
+	if !s.there || s.state == undecodable || s.state == newer || s.kind == kindAbsent {
 		return nil
 	}
 	return &Entry[T]{Value: s.value, ETag: s.etag, Source: Stale, Age: time.Duration(max(s.now-s.loadedAt, 0)) * time.Millisecond}

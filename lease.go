@@ -360,7 +360,7 @@ func (f *flight[T]) commit(l lease, r loaded[T], e Entry[T]) (sent uint64, outco
 	h := l.headFor(life, kindValue, r.took)
 	if errors.Is(r.err, ErrNotModified) {
 		status, number := f.finish("touch", func(ctx context.Context, r script.Runner) (script.Result, error) {
-			return script.Touch(ctx, r, f.names, l.token, l.stamp, h.append(nil), life.total(), f.channel, *f.saw.head)
+			return script.Touch(ctx, r, f.names, l.token, l.stamp, h.append(nil), life.total(), f.channel, headOf(f.saw.raw))
 		})
 		if status != script.Missing {
 			return f.judgeCommit(l, status, number)

@@ -233,7 +233,7 @@ func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error)
 			return a, err
 		}
 		a, err = step(f.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (script.Acquired, error) {
-			return script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.head, waited)
+			return script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.seen(), waited)
 		})
 		if err != nil || a.Status != script.TooLate {
 			return a, err
@@ -246,7 +246,7 @@ func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error)
 // lookAgain reads the key, with the number of that read.
 func (f *flight[T]) lookAgain() (number uint64, saw sight[T], err error) {
 	number = f.seq.Add(1)
-	saw, err = f.look(f.ctx, f.key)
+	saw, err = f.look(f.ctx, f.key, false)
 	return number, saw, err
 }
 

@@ -39,6 +39,7 @@ type node struct {
 	idle      int                   // guarded by mu: flushers that wait for work
 	flushers  int                   // guarded by mu: idle or out
 	closed    bool                  // guarded by mu
+	departed  uint64                // guarded by mu: trips that have left
 	size      int                   // guarded by mu: moving mean of the bytes of a value
 }
 
@@ -49,46 +50,67 @@ type trip struct {
 	index  map[string]int // of the names, once there are several
 	values []any          // of the names: a string, an error, or nil for a key that does not exist
 	err    error
+	number uint64        // of its departure; guarded by node.mu
 	done   chan struct{} // closed when values or err are set
 }
 
-// get reads a value. An error is ctx's, or says that Redis failed.
-func (n *node) get(ctx context.Context, name string) (value string, found bool, err error) {
+// get reads a value. An error is ctx's, or says that Redis failed. With hint, "not found" may be as old as a trip that
+// left before the call: it is for who asks Redis once more before acting on it.
+func (n *node) get(ctx context.Context, name string, hint bool) (value string, found bool, err error) {
 	if err := n.pass(); err != nil {
 		return "", false, err
 	}
-	t, i := n.board(name)
-	if t == nil {
-		return "", false, ErrClosed
+	arrived := unknownArrival
+	for {
+		t, i, ours := n.board(name, &arrived)
+		if t == nil {
+			return "", false, ErrClosed
+		}
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			return "", false, contextError(ctx)
+		}
+		if t.err != nil {
+			return "", false, t.err
+		}
+		switch v := t.values[i].(type) {
+		case nil:
+			if ours || hint {
+				return "", false, nil
+			}
+		case error:
+			return "", false, v
+		case string:
+			if ours {
+				return v, true, nil
+			}
+		}
 	}
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		return "", false, contextError(ctx)
-	}
-	if t.err != nil {
-		return "", false, t.err
-	}
-	switch v := t.values[i].(type) {
-	case string:
-		return v, true, nil
-	case error:
-		return "", false, v
-	}
-	return "", false, nil
 }
 
-// board adds a name to the trip that gathers, and sees to it that a flusher takes it.
-func (n *node) board(name string) (t *trip, i int) {
+const unknownArrival = ^uint64(0)
+
+// board finds a name a place in a trip. ours is false when that trip had left before the call: its value may be
+// outdated, but two trips need not carry one key at once. arrived is how many trips had left when the call began.
+func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return nil, 0
+		return nil, 0, false
+	}
+	if *arrived == unknownArrival {
+		*arrived = n.departed
+	}
+	for f := range n.out {
+		if i, ok := f.trip.find(name); ok {
+			return f.trip, i, f.trip.number > *arrived
+		}
 	}
 	if last := len(n.gathering) - 1; last >= 0 {
 		t = n.gathering[last]
 		if i, ok := t.find(name); ok {
-			return t, i
+			return t, i, true
 		}
 	}
 	if t == nil || len(t.args) > n.roomLocked() {
@@ -97,7 +119,7 @@ func (n *node) board(name string) (t *trip, i int) {
 	}
 	i = t.add(name)
 	n.callLocked()
-	return t, i
+	return t, i, true
 }
 
 // callLocked sees to it that what gathers will leave.
@@ -173,6 +195,8 @@ func (f *flusher) run() {
 		t := n.gathering[0]
 		n.gathering[0] = nil
 		n.gathering = n.gathering[1:]
+		n.departed++
+		t.number = n.departed
 		f.trip, f.left = t, time.Now()
 		n.out[f] = struct{}{}
 		n.mu.Unlock()
