@@ -24,7 +24,9 @@ func TestLifetimes(t *testing.T) {
 		b.answers(b.commits(b.hold(tokenA)), b.rdb, Stored)
 		lives(k.Value, life)
 		b.direct.FlushAll(t.Context())
-		b.answers(b.touches(false), b.rdb, Stored)
+		touch := b.touches(false)
+		b.direct.PExpire(t.Context(), k.Value, time.Second)
+		b.answers(touch, b.rdb, Stored)
 		lives(k.Value, life)
 		b.direct.FlushAll(t.Context())
 		b.hold(tokenA)
@@ -41,9 +43,11 @@ func TestLifetimes(t *testing.T) {
 		lives(n, 24*time.Hour)
 		b.answers(unlocks, b.rdb, Held)
 		lives(n, 24*time.Hour)
-		if _, err := Take(t.Context(), b.rdb, m, n, tokenA+"", 48*time.Hour, b.soon(), false); err != nil {
-			t.Error(err)
+		if taken, err := Take(t.Context(), b.rdb, m, n, tokenB, 48*time.Hour, b.soon(), false); taken.Status != Granted || err != nil {
+			t.Errorf("take: %+v, %v", taken, err)
 		}
+		lives(m, 48*time.Hour)
+		lives(n, 48*time.Hour)
 	})
 }
 
