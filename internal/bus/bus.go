@@ -170,6 +170,9 @@ func (b *Bus) listen(shard *redis.Client, subscribe func(context.Context, ...str
 		if lived {
 			retry = minRetry
 		}
+		if cluster, ok := b.rdb.(*redis.ClusterClient); ok {
+			cluster.ReloadState(b.ctx) // else a master that died stays in its table for a minute
+		}
 		b.sleep(retry/2 + rand.N(retry))
 		retry = min(2*retry, maxRetry)
 	}

@@ -94,7 +94,7 @@ func (s *RealServer) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", s.Addr())
 }
 
-// Freeze stops the process: connections stay open, and nothing is answered. It also ends frozen when the test does.
+// Freeze stops the process: connections stay open, and nothing is answered. It may be frozen when the test ends.
 func (s *RealServer) Freeze(t testing.TB) {
 	t.Helper()
 	if err := s.proc.freeze(); err != nil {
@@ -113,7 +113,8 @@ func (s *RealServer) Thaw(t testing.TB) {
 // Kill ends the process at once. Its data are lost.
 func (s *RealServer) Kill() { s.proc.kill() }
 
-// Restart starts the process anew, empty, on the same port; it is killed first when it still runs.
+// Restart starts the process anew, empty, on the same port; it is killed first when it still runs. The node of a cluster
+// remembers who it was: a master that comes back before its replica took over serves its slots without their keys.
 func (s *RealServer) Restart(t testing.TB) {
 	t.Helper()
 	s.proc.kill()

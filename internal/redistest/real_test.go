@@ -13,17 +13,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// once is for clients that do not repeat commands, and heed deadlines.
+func once(o *redis.Options) { o.MaxRetries, o.ContextTimeoutEnabled = -1, true }
+
+// impatient is for clients that get no answer.
 func impatient(o *redis.Options) {
-	o.ReadTimeout, o.DialTimeout, o.MaxRetries = 100*time.Millisecond, 100*time.Millisecond, -1
+	once(o)
+	o.ReadTimeout = 100 * time.Millisecond
 }
 
 func TestFreezeThawKillRestart(t *testing.T) {
 	s := NewReal(t, "--maxmemory", "77mb")
-	rdb := s.Client(t, impatient)
+	rdb := s.Client(t, once)
 	set(t, rdb, "k", "v")
 
 	s.Freeze(t)
-	if err := rdb.Get(t.Context(), "k").Err(); !isTimeout(err) {
+	if err := s.Client(t, impatient).Get(t.Context(), "k").Err(); !isTimeout(err) {
 		t.Errorf("GET while frozen: %v, want a time-out", err)
 	}
 	s.Thaw(t)

@@ -3,6 +3,8 @@
 -- ARGV  1 token   2 stamp   3 entry   4 its lifetime in ms   5 channel
 -- Returns {1 STORED, time}, {2 ALREADY, time}: by an earlier copy of this request, {0 REJECTED, time}
 -- The token alone is not enough: a delayed copy of its acquire may take the lease again after an invalidation.
+-- A head carries its writer's token in bytes 5 to 20. It is read first, so that a foreign type is an error and not overwritten.
+local writer = redis.call('GETRANGE', KEYS[1], 5, 20)
 local lease = redis.call('GET', KEYS[2])
 if is_mine(lease, ARGV[1] .. ARGV[2]) then
   redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
@@ -12,8 +14,7 @@ if is_mine(lease, ARGV[1] .. ARGV[2]) then
   end
   return {1, now}
 end
--- A head carries its writer's token in bytes 5 to 20.
-if redis.call('GETRANGE', KEYS[1], 5, 20) == ARGV[1] then
+if writer == ARGV[1] then
   return {2, now}
 end
 return {0, now}

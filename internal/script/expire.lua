@@ -22,8 +22,8 @@ local function bytes(n)
   return s
 end
 
-redis.call('DEL', KEYS[2])
-local head = redis.call('GETRANGE', KEYS[1], 0, 56)
+local head = redis.call('GETRANGE', KEYS[1], 0, 56) -- a foreign type is an error before anything is done
+redis.call('DEL', KEYS[2]) -- before the SETRANGE: once a script has written, maxmemory refuses it nothing
 if #head == 57 and string.sub(head, 1, 2) == '\153\1' then
   local fresh, stale = number(head, 32), number(head, 41)
   if stale <= fresh then

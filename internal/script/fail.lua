@@ -6,8 +6,8 @@ local lease = redis.call('GET', KEYS[2])
 if not is_mine(lease, ARGV[1] .. ARGV[2]) then
   return {0, now}
 end
-redis.call('DEL', KEYS[2])
--- pcall: at maxmemory the failure is not recorded, and the waiters still wake.
+redis.call('DEL', KEYS[2]) -- before the SET: once a script has written, maxmemory refuses it nothing
+-- pcall: with a server that refuses it all the same the waiters still wake.
 redis.pcall('SET', KEYS[3], ARGV[2] .. ARGV[3] .. ARGV[4], 'PX', ARGV[5])
 if is_awaited(lease) then
   wake(ARGV[6], 'w', KEYS[1])

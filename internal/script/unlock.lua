@@ -5,11 +5,11 @@
 local lock = redis.call('GET', KEYS[1])
 local fences = redis.call('GET', KEYS[2]) or ''
 if is_mine(lock, ARGV[1]) then
-  -- The last eight releases. pcall: at maxmemory they are not remembered, and the lock is still released.
+  redis.call('DEL', KEYS[1]) -- before the SET: once a script has written, maxmemory refuses it nothing
+  -- The last eight releases. pcall: a server that refuses it all the same has released the lock.
   local fence = string.sub(lock, 17, 32)
   local released = string.sub(ARGV[1] .. string.sub(fences, 17), 1, 128)
   redis.pcall('SET', KEYS[2], fence .. released, 'PX', 86400000)
-  redis.call('DEL', KEYS[1])
   if is_awaited(lock) then
     wake(ARGV[2], 'w', KEYS[1])
   end
