@@ -29,6 +29,19 @@ func (t *tasks) run(f func()) bool {
 	return true
 }
 
+// begin is run for work on the caller's own goroutine: it is followed by end, unless it reports false.
+func (t *tasks) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.wg.Add(1)
+	return true
+}
+
+func (t *tasks) end() { t.wg.Done() }
+
 // close lets nothing begin and returns when all that did has ended.
 func (t *tasks) close() {
 	t.mu.Lock()
@@ -95,11 +108,21 @@ func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(con
 // isTransport reports whether an error says that no answer came: nothing is known about what the server did.
 func isTransport(err error) bool {
 	var reply redis.Error
-	var net net.Error
-	if errors.As(err, &net) && net.Timeout() {
+	if isTimeout(err) {
 		return true
 	}
 	return !errors.As(err, &reply) && !errors.Is(err, context.Canceled)
+}
+
+// isTimeout reports whether the time for an answer has passed.
+func isTimeout(err error) bool {
+	var net net.Error
+	return errors.As(err, &net) && net.Timeout()
+}
+
+// isBroken reports whether a connection failed, so that another may serve at once.
+func isBroken(err error) bool {
+	return err != nil && isTransport(err) && !isTimeout(err) && !errors.Is(err, redis.ErrClosed)
 }
 
 // isPassing reports whether a server refused a request for a state that it leaves by itself.

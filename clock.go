@@ -67,3 +67,11 @@ func (c *clock) sample(sent time.Time, server int64) {
 		c.trip, c.taken = trip, received
 	}
 }
+
+// correct takes a server's time unseen, after the server has found a request too late: the clock was wrong.
+func (c *clock) correct(server int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset.Store(server - time.Since(c.start).Microseconds())
+	c.trip, c.taken = time.Second, time.Now() // the next sample is better
+}

@@ -1,6 +1,7 @@
 package stockade
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -39,6 +40,8 @@ var (
 type LoadError struct {
 	Remote bool // the load failed elsewhere or earlier
 	Err    error
+
+	stamp string // of the lease that the load had; tells failures of one key apart
 }
 
 func (e *LoadError) Error() string {
@@ -94,6 +97,20 @@ func (e *KeysError) Unwrap() []error {
 		errs = append(errs, err)
 	}
 	return errs
+}
+
+var (
+	errNilContext = errors.New("stockade: ctx is nil: a context is required")
+	errNilLoader  = errors.New("stockade: load is nil: a loader is required")
+)
+
+// contextError says why a context has ended: an error that Is ctx.Err and its cause.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // redisError wraps an error of the client. redis.Nil never comes here: a missing key is not a failure.

@@ -34,6 +34,7 @@ type Bus struct {
 	mu       sync.Mutex
 	waiters  map[string][]*Waiter   // guarded by mu: by the name that a message carries
 	sessions map[*redis.Client]bool // guarded by mu: the subscriptions that were begun; true while live
+	needed   int                    // guarded by mu: the subscriptions that it takes to hear everything
 	started  bool                   // guarded by mu
 	closed   bool                   // guarded by mu
 }
@@ -58,16 +59,29 @@ type Waiter struct {
 
 // Wait registers a waiter and, the first time, begins the subscription. What happens after it returns is heard while the bus is live.
 func (b *Bus) Wait(name string) *Waiter {
+	w := b.Register(name)
+	b.Start()
+	return w
+}
+
+// Register registers a waiter that may not have to wait: it leaves the subscription as it is.
+func (b *Bus) Register(name string) *Waiter {
 	c := make(chan struct{}, 1)
 	w := &Waiter{C: c, c: c, bus: b, name: name}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters[name] = append(b.waiters[name], w)
+	return w
+}
+
+// Start begins the subscription, the first time.
+func (b *Bus) Start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.started && !b.closed {
 		b.started = true
 		b.startLocked()
 	}
-	return w
 }
 
 // Stop unregisters the waiter.
@@ -106,7 +120,7 @@ func (b *Bus) Live() bool {
 			return false
 		}
 	}
-	return len(b.sessions) > 0
+	return b.started && len(b.sessions) >= b.needed
 }
 
 // Close ends the subscription and returns when it has ended. Waiters get no more messages.
@@ -122,10 +136,11 @@ func (b *Bus) Close() {
 func (b *Bus) startLocked() {
 	ring, ok := b.rdb.(*redis.Ring)
 	if !ok {
-		b.sessions[nil] = false
+		b.sessions[nil], b.needed = false, 1
 		b.wg.Go(func() { b.listen(nil, b.rdb.Subscribe) })
 		return
 	}
+	b.needed = len(ring.Options().Addrs)
 	b.wg.Go(func() {
 		for b.ctx.Err() == nil {
 			// ForEachShard leaves out shards that are down, so the ring is gone through again and again.
@@ -143,11 +158,16 @@ func (b *Bus) startLocked() {
 	})
 }
 
-// listen keeps one subscription up, on the given shard of a ring (nil elsewhere).
+// listen keeps one subscription up, on the given shard of a ring (nil elsewhere), until the bus or the client is closed.
 func (b *Bus) listen(shard *redis.Client, subscribe func(context.Context, ...string) *redis.PubSub) {
 	retry := minRetry
 	for b.ctx.Err() == nil {
-		if b.session(shard, subscribe) {
+		lived, err := b.session(shard, subscribe)
+		if errors.Is(err, redis.ErrClosed) {
+			b.forget(shard) // a ring closes a shard that it no longer has
+			return
+		}
+		if lived {
 			retry = minRetry
 		}
 		b.sleep(retry/2 + rand.N(retry))
@@ -155,27 +175,36 @@ func (b *Bus) listen(shard *redis.Client, subscribe func(context.Context, ...str
 	}
 }
 
-// session subscribes and hears until the connection fails. It reports whether it ever was live.
-func (b *Bus) session(shard *redis.Client, subscribe func(context.Context, ...string) *redis.PubSub) (lived bool) {
+// spent is a context that has ended. A [redis.PubSub] whose connection fails makes another one before it says so, for
+// as long as its context and the dial time-outs allow, and all that time the bus would pass for live. With this context
+// it says so at once; on the connection that it has the context changes nothing.
+var spent = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// session subscribes and hears until the connection fails. It reports whether it ever was live, and the failure.
+func (b *Bus) session(shard *redis.Client, subscribe func(context.Context, ...string) *redis.PubSub) (lived bool, err error) {
 	sub := subscribe(b.ctx, b.channel)
 	defer sub.Close()
 	defer context.AfterFunc(b.ctx, func() { sub.Close() })() // a receive does not watch its context
 	defer b.set(shard, false)
 	asked := false // for a sign of life
 	for {
-		msg, err := sub.ReceiveTimeout(b.ctx, Interval)
+		msg, err := sub.ReceiveTimeout(spent, Interval)
 		var timeout net.Error
 		switch {
 		case err == nil:
 			asked = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
 			asked = true
-			if sub.Ping(b.ctx) != nil {
-				return lived
+			if err := sub.Ping(spent); err != nil {
+				return lived, err
 			}
 			continue
 		default:
-			return lived
+			return lived, err
 		}
 		switch msg := msg.(type) {
 		case *redis.Subscription:
@@ -194,6 +223,12 @@ func (b *Bus) set(shard *redis.Client, live bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sessions[shard] = live
+}
+
+func (b *Bus) forget(shard *redis.Client) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sessions, shard)
 }
 
 func (b *Bus) signal(name string) {

@@ -26,6 +26,7 @@ type step struct {
 }
 
 var (
+	get        = load("get")
 	acquire    = load("acquire")
 	renew      = load("renew")
 	commit     = load("commit")

@@ -53,6 +53,12 @@ const (
 // Keys are the names of one key of the cache.
 type Keys struct{ Value, Lease, Failure string }
 
+// Get reads a value.
+func Get(ctx context.Context, r Runner, key string) (value string, found bool, err error) {
+	rep, err := get.run(ctx, r, []string{key})
+	return rep.text(0), rep.status == Hit, err
+}
+
 // Acquired is the answer of [Acquire].
 type Acquired struct {
 	Status  Status
@@ -95,11 +101,17 @@ func Acquire(ctx context.Context, r Runner, k Keys, token string, lease time.Dur
 	return a, nil
 }
 
+// ServerTime returns the server's clock, µs.
+func (a Acquired) ServerTime() int64 { return a.Time }
+
 // Result is the answer of the steps that return only a status.
 type Result struct {
 	Status Status
 	Time   int64 // the server's clock, µs
 }
+
+// ServerTime returns the server's clock, µs.
+func (r Result) ServerTime() int64 { return r.Time }
 
 func result(rep reply, err error) (Result, error) {
 	return Result{rep.status, rep.time}, err

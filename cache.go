@@ -1,0 +1,413 @@
+// Package stockade stops cache stampedes: a read-through cache on Redis that lets one load per key run in the whole
+// fleet, serves everyone else at once, and never leaves an outdated value behind an invalidation. Its lock ([Locker])
+// is useful alone.
+//
+//	cache, err := stockade.New[Product](rdb, stockade.Options{Prefix: "product"})
+//	product, err := cache.Get(ctx, id, func(ctx context.Context) (Product, error) { return db.Product(ctx, id) })
+//
+// # Consistency
+//
+// A value whose load began before an acknowledged [Cache.Invalidate] is never stored after it and never returned to a
+// read that began after it, on any instance. A TTL is an upper bound: jitter only shortens it. Values that concurrent
+// callers of one key get are shared: treat them as read-only, or give T a method Clone() T, which is then called for
+// every caller.
+//
+// # When Redis is down
+//
+// Calls stop waiting for a node that does not answer, and load locally, one load a key and process, remembered for a
+// second; or they return [ErrRedis], by [Options.WhenRedisFails]. It works again by itself.
+//
+// # Locks and fencing
+//
+// A lock can be lost while its holder still works: the process may be stopped for longer than the lock lives. Hand
+// [Lock.Fence] to the resource and let it refuse a smaller number than it has seen.
+package stockade
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Loader reads a value from its source. Its context has the values of the first caller's, not its cancellation, and
+// ends at [Options.LoadTimeout]: the load belongs to the cache and goes on when all callers have left. It returns an
+// error that Is [ErrNotFound] (or [Options.NotFound]) for a key that does not exist.
+type Loader[T any] func(ctx context.Context) (T, error)
+
+// EntryLoader is a [Loader] that chooses lifetimes, may reuse what it is given, and may refuse storing. old is what is
+// stored (stale or kept), or nil. [ErrNotModified] says that old still stands: it is stored anew, with the non-zero
+// lifetimes of the returned entry, and keeps its ETag.
+type EntryLoader[T any] func(ctx context.Context, old *Entry[T]) (Entry[T], error)
+
+// Entry is a value with what is known about it.
+type Entry[T any] struct {
+	Value    T
+	TTL      time.Duration // fresh lifetime; zero means the view's; at least 1 ms
+	StaleFor time.Duration // zero means the view's; negative none
+	KeepFor  time.Duration // zero means the view's; negative none
+	NoStore  bool          // hand it to the callers of this flight, store nothing, leave what is kept
+	ETag     string        // validator for the next load
+	Age      time.Duration // set by the cache: since the load began
+	Source   Source        // set by the cache
+}
+
+// Source says where an entry came from.
+type Source uint8
+
+const (
+	Hit    Source = iota // fresh from Redis
+	Loaded               // this call loaded it
+	Joined               // a load of this process that another call began
+	Remote               // another process loaded it while this one waited
+	Local                // from this process, without Redis
+	Stale                // past its TTL, from Redis
+)
+
+func (s Source) String() string {
+	return [...]string{"hit", "loaded", "joined", "remote", "local", "stale"}[s]
+}
+
+// Policy is the part of [Options] that a view may change, see [Cache.With]. A zero field means the parent's; negative
+// means off for Jitter, StaleFor, KeepFor, EarlyRefresh and AbsentTTL.
+type Policy struct {
+	TTL               time.Duration
+	Jitter            float64
+	StaleFor, KeepFor time.Duration
+	EarlyRefresh      float64
+	AbsentTTL         time.Duration
+}
+
+// RedisFailure is what a read does when Redis fails.
+type RedisFailure uint8
+
+const (
+	LoadLocally RedisFailure = iota // run the loader: one load a key and process, bounded by MaxLoads
+	ReturnError                     // return ErrRedis
+)
+
+// Codec writes and reads values. It must be safe for concurrent use.
+type Codec interface {
+	Marshal(value any) ([]byte, error)
+	Unmarshal(data []byte, value any) error
+}
+
+// Options configure a [Cache]. Only Prefix is required. Negative means off for Jitter, StaleFor, KeepFor, EarlyRefresh,
+// AbsentTTL and FailureBackoff; elsewhere it is an error. A lifetime below 1 ms is refused.
+type Options struct {
+	// Prefix is the namespace of all keys in Redis, without braces. Required. When T changes so that stored values
+	// no longer decode as what they were, change it.
+	Prefix string
+	// TTL is the upper bound of freshness. Default 5 minutes.
+	TTL time.Duration
+	// Jitter spreads expiries: a TTL is drawn from ((1−Jitter)·TTL, TTL]. Below 1. Default 0.1.
+	Jitter float64
+	// StaleFor is how long after its TTL a value is still served at once while one process refreshes it, and served
+	// when the loader fails. Default 0.
+	StaleFor time.Duration
+	// KeepFor is how long after StaleFor an entry stays in Redis as the old of an [EntryLoader]. The cache never
+	// serves it. Default 0.
+	KeepFor time.Duration
+	// EarlyRefresh is the β of XFetch: how eagerly a value is refreshed before it expires, in units of what its last
+	// load took. Default 1.
+	EarlyRefresh float64
+	// AbsentTTL is how long "does not exist" is remembered. Default TTL/10, at most 30 s.
+	AbsentTTL time.Duration
+	// NotFound is the source's own error for a key that does not exist. Callers get an error that Is this one and Is
+	// ErrNotFound, also later from the cache. Default ErrNotFound.
+	NotFound error
+	// FailureBackoff is how long after a failed load nobody in the fleet loads that key; callers get the failure, or
+	// the stale value. Default 100 ms.
+	FailureBackoff time.Duration
+	// LoadTimeout is when a load is cancelled and its callers get ErrLoadTimeout. A wait for another's load, and one
+	// for a place among MaxLoads, have a budget of the same length each. Default 30 s.
+	LoadTimeout time.Duration
+	// LeaseTTL is how long a crashed holder may delay others. A lease is renewed every third of it while the load
+	// runs. At least 4 × RedisTimeout. Default 2 s.
+	LeaseTTL time.Duration
+	// MaxLoads is how many loads may run in this process at once. Beyond it callers wait their turn. Background
+	// refreshes use at most a quarter and are skipped, never queued. Default 64.
+	MaxLoads int
+	// RedisTimeout is what one step of Redis may take, whatever the client's own options say. Default 250 ms.
+	RedisTimeout time.Duration
+	// WhenRedisFails says what reads do then. Default LoadLocally.
+	WhenRedisFails RedisFailure
+	// Codec writes and reads values. Default msgpack, embedded in the entry; a []byte is stored as it is.
+	Codec Codec
+	// Observer is told what happens. Default nothing.
+	Observer Observer
+}
+
+// Cache is a read-through cache of values of one type. It is safe for concurrent use. Close it when it is not needed
+// any more; the client stays open.
+type Cache[T any] struct {
+	*core[T]
+	policy Policy // complete
+	err    error  // of an invalid With
+}
+
+// New returns a cache on a client of any kind. It does no I/O and starts no goroutine. The error names the field and the
+// value that it refuses.
+func New[T any](rdb redis.UniversalClient, opts Options) (*Cache[T], error) {
+	opts, err := opts.complete()
+	if err != nil {
+		return nil, err
+	}
+	if isNil(rdb) {
+		return nil, configError("client", rdb, "a go-redis client is required")
+	}
+	return &Cache[T]{core: newCore[T](rdb, opts), policy: opts.policy()}, nil
+}
+
+// Get returns the value of a key, from Redis or from one load in the fleet. A stale value whose refresh fails is
+// returned with a nil error, and the failure goes to the Observer. Errors: one that Is [ErrNotFound], a *[LoadError],
+// [ErrLoadTimeout], [ErrOverloaded], [ErrReentrant], [ErrRedis] (by policy), [ErrClosed], or ctx's. It never returns a
+// zero value with a nil error unless the loader or Set gave exactly that.
+func (c *Cache[T]) Get(ctx context.Context, key string, load Loader[T]) (T, error) {
+	e, err := c.fetch(ctx, key, source[T]{plain: load})
+	return e.Value, err
+}
+
+// Fetch is Get for a loader that works on entries. See [EntryLoader].
+func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (Entry[T], error) {
+	return c.fetch(ctx, key, source[T]{entry: load})
+}
+
+// fetch is the path of a read.
+func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry[T], error) {
+	if err := c.check(ctx); err != nil {
+		return Entry[T]{}, err
+	}
+	if load.plain == nil && load.entry == nil {
+		return Entry[T]{}, errNilLoader
+	}
+	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
+		return Entry[T]{}, ErrReentrant
+	}
+	var last *LoadError // of a flight whose load began before this call
+	for round := 0; ; round++ {
+		// A key that is being filled is missing: join without asking Redis.
+		var saw sight[T]
+		if !c.filling.has(key) {
+			var err error
+			saw, err = c.look(ctx, key)
+			switch {
+			case err != nil:
+				if err := ended(ctx, err); err != nil {
+					return Entry[T]{}, err
+				}
+				// Redis has failed. What is not remembered the flight decides, by policy.
+				if e, err, ok := c.memory.recall(key); ok {
+					return c.share(e), err
+				}
+			case saw.state == fresh && saw.kind == kindAbsent:
+				c.stats.absent.Add(1)
+				return Entry[T]{}, c.notFound
+			case saw.state == fresh:
+				c.stats.hits.Add(1)
+				if elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, c.policy.EarlyRefresh, rand.Float64()) {
+					c.refresh(ctx, key, c.policy, load, saw, true)
+				}
+				return c.entry(saw.stored, Hit, saw.now), nil
+			case saw.state == stale:
+				c.stats.stale.Add(1)
+				c.refresh(ctx, key, c.policy, load, saw, false)
+				return c.entry(saw.stored, Stale, saw.now), nil
+			}
+		}
+		if round == 0 {
+			c.stats.misses.Add(1)
+		}
+		flight, err := c.join(ctx, key, c.policy, load, saw)
+		if err != nil {
+			return Entry[T]{}, err
+		}
+		if flight.fits {
+			if !flight.mine {
+				c.stats.joined.Add(1)
+			}
+			return c.answer(flight, last)
+		}
+		errors.As(flight.err, &last)
+	}
+}
+
+// Lookup returns what is stored and never loads: a fresh or stale entry, [ErrNotFound] for a key that is known not to
+// exist, [ErrMiss] when nothing is known, [ErrRedis] when Redis fails, whatever the policy.
+func (c *Cache[T]) Lookup(ctx context.Context, key string) (Entry[T], error) {
+	if err := c.check(ctx); err != nil {
+		return Entry[T]{}, err
+	}
+	saw, err := c.look(ctx, key)
+	switch {
+	case err != nil:
+		if err := ended(ctx, err); err != nil {
+			return Entry[T]{}, err
+		}
+		return Entry[T]{}, redisError(err)
+	case saw.state == fresh && saw.kind == kindAbsent:
+		return Entry[T]{}, c.notFound
+	case saw.state == fresh:
+		return c.entry(saw.stored, Hit, saw.now), nil
+	case saw.state == stale:
+		return c.entry(saw.stored, Stale, saw.now), nil
+	}
+	return Entry[T]{}, ErrMiss
+}
+
+// With returns a view of the cache with other lifetimes. It shares everything else, flights too: a flight has the
+// lifetimes of the view that started it. An invalid policy shows as an error on every call of the view.
+func (c *Cache[T]) With(p Policy) *Cache[T] {
+	policy, err := c.policy.with(p)
+	if c.err != nil {
+		err = c.err
+	}
+	return &Cache[T]{core: c.core, policy: policy, err: err}
+}
+
+// Wrap turns a function of a repository into a cached one with the same signature. key must give different keys to
+// different arguments.
+func Wrap[K, T any](c *Cache[T], key func(K) string, load func(context.Context, K) (T, error)) func(context.Context, K) (T, error) {
+	return func(ctx context.Context, k K) (T, error) {
+		return c.Get(ctx, key(k), func(ctx context.Context) (T, error) { return load(ctx, k) })
+	}
+}
+
+// check refuses a call that cannot be answered.
+func (c *Cache[T]) check(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return errNilContext
+	case c.err != nil:
+		return c.err
+	case c.closed.Load():
+		return ErrClosed
+	case ctx.Err() != nil:
+		return contextError(ctx)
+	}
+	return nil
+}
+
+const (
+	defaultTTL            = 5 * time.Minute
+	defaultJitter         = 0.1
+	defaultEarlyRefresh   = 1
+	maxDefaultAbsentTTL   = 30 * time.Second
+	defaultFailureBackoff = 100 * time.Millisecond
+	defaultLoadTimeout    = 30 * time.Second
+	defaultLeaseTTL       = 2 * time.Second
+	defaultMaxLoads       = 64
+	defaultRedisTimeout   = 250 * time.Millisecond
+)
+
+// complete fills in the defaults and refuses what cannot be meant.
+func (o Options) complete() (Options, error) {
+	if err := checkPrefix(o.Prefix); err != nil {
+		return o, err
+	}
+	policy, err := Policy{
+		TTL: defaultTTL, Jitter: defaultJitter, StaleFor: -1, KeepFor: -1, EarlyRefresh: defaultEarlyRefresh,
+	}.with(o.policy())
+	if err != nil {
+		return o, err
+	}
+	o.TTL, o.Jitter, o.StaleFor, o.KeepFor = policy.TTL, policy.Jitter, policy.StaleFor, policy.KeepFor
+	o.EarlyRefresh, o.AbsentTTL = policy.EarlyRefresh, policy.AbsentTTL
+	if o.FailureBackoff == 0 {
+		o.FailureBackoff = defaultFailureBackoff
+	}
+	if o.FailureBackoff > 0 && o.FailureBackoff < time.Millisecond {
+		return o, configError("FailureBackoff", o.FailureBackoff, "below 1 ms")
+	}
+	for _, d := range []struct {
+		field string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"LoadTimeout", &o.LoadTimeout, defaultLoadTimeout},
+		{"RedisTimeout", &o.RedisTimeout, defaultRedisTimeout},
+		{"LeaseTTL", &o.LeaseTTL, defaultLeaseTTL},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+		if *d.value < time.Millisecond || *d.value > maxLifetime {
+			return o, configError(d.field, *d.value, "must be from 1 ms to 100 years")
+		}
+	}
+	if o.LeaseTTL < 4*o.RedisTimeout {
+		return o, configError("LeaseTTL", o.LeaseTTL, "must be at least 4 × RedisTimeout ("+o.RedisTimeout.String()+"), or a renewal could come too late")
+	}
+	if o.MaxLoads == 0 {
+		o.MaxLoads = defaultMaxLoads
+	}
+	if o.MaxLoads < 0 {
+		return o, configError("MaxLoads", o.MaxLoads, "must not be negative")
+	}
+	if o.WhenRedisFails > ReturnError {
+		return o, configError("WhenRedisFails", o.WhenRedisFails, "must be LoadLocally or ReturnError")
+	}
+	return o, nil
+}
+
+func (o Options) policy() Policy {
+	return Policy{TTL: o.TTL, Jitter: o.Jitter, StaleFor: o.StaleFor, KeepFor: o.KeepFor, EarlyRefresh: o.EarlyRefresh, AbsentTTL: o.AbsentTTL}
+}
+
+// maxLifetime bounds every lifetime, so that sums of them and of a date fit everywhere.
+const maxLifetime = 100 * 365 * 24 * time.Hour
+
+// with returns the policy with the non-zero fields of p. In a complete policy negative is off.
+func (base Policy) with(p Policy) (Policy, error) {
+	if p.TTL != 0 {
+		base.TTL = p.TTL
+	}
+	if base.TTL < time.Millisecond || base.TTL > maxLifetime {
+		return base, configError("TTL", base.TTL, "must be from 1 ms to 100 years")
+	}
+	if p.Jitter != 0 {
+		base.Jitter = p.Jitter
+	}
+	if math.IsNaN(base.Jitter) || base.Jitter >= 1 {
+		return base, configError("Jitter", base.Jitter, "must be below 1")
+	}
+	if p.EarlyRefresh != 0 {
+		base.EarlyRefresh = p.EarlyRefresh
+	}
+	if math.IsNaN(base.EarlyRefresh) || math.IsInf(base.EarlyRefresh, 1) {
+		return base, configError("EarlyRefresh", base.EarlyRefresh, "must be finite")
+	}
+	if p.AbsentTTL == 0 && base.AbsentTTL == 0 {
+		p.AbsentTTL = min(max(base.TTL/10, time.Millisecond), maxDefaultAbsentTTL)
+	}
+	for _, d := range []struct {
+		field    string
+		from, to *time.Duration
+	}{
+		{"StaleFor", &p.StaleFor, &base.StaleFor},
+		{"KeepFor", &p.KeepFor, &base.KeepFor},
+		{"AbsentTTL", &p.AbsentTTL, &base.AbsentTTL},
+	} {
+		if *d.from != 0 {
+			*d.to = *d.from
+		}
+		if *d.to > 0 && *d.to < time.Millisecond || *d.to > maxLifetime {
+			return base, configError(d.field, *d.to, "must be from 1 ms to 100 years, or negative for off")
+		}
+	}
+	return base, nil
+}
+
+func checkPrefix(prefix string) error {
+	switch {
+	case prefix == "":
+		return configError("Prefix", `""`, "required")
+	case strings.ContainsAny(prefix, "{}"):
+		return configError("Prefix", prefix, "must have no braces: they would decide about the cluster's slot")
+	}
+	return nil
+}

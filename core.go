@@ -1,0 +1,230 @@
+package stockade
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/stockade-cache/stockade/internal/bus"
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+// core is what the views of a Cache share.
+type core[T any] struct {
+	opts     Options // complete
+	channel  string
+	format   format[T]
+	notFound error // Is ErrNotFound and Options.NotFound
+
+	nodes  *nodes
+	bus    *bus.Bus
+	memory memory[T]
+	stats  counters
+
+	// seq numbers arrivals of callers and sends of steps, to tell which came first. No clock could: in one instant
+	// of a clock much happens.
+	seq        atomic.Uint64
+	flights    singleflight.Group
+	filling    registry[T] // flights that fill a missing key
+	refreshing registry[T] // background refreshes
+	permits    *semaphore.Weighted
+	background *semaphore.Weighted // what refreshes may use of the permits
+
+	ctx     context.Context // ends with Close, cause ErrClosed
+	cancel  context.CancelCauseFunc
+	closed  atomic.Bool
+	work    *tasks // flights and loaders
+	calls   *tasks // calls of the client, which flights still make while they end
+	closing sync.Once
+}
+
+func newCore[T any](rdb redis.UniversalClient, opts Options) *core[T] {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := &core[T]{
+		opts: opts, channel: opts.Prefix + ":wake", format: newFormat[T](opts.Codec), notFound: ErrNotFound,
+		permits:    semaphore.NewWeighted(int64(opts.MaxLoads)),
+		background: semaphore.NewWeighted(int64(max(opts.MaxLoads/4, 1))),
+		ctx:        ctx, cancel: cancel, work: &tasks{}, calls: &tasks{},
+	}
+	if opts.NotFound != nil && !errors.Is(opts.NotFound, ErrNotFound) {
+		c.notFound = fmt.Errorf("%w: %w", ErrNotFound, opts.NotFound)
+	}
+	c.bus = bus.New(rdb, c.channel)
+	c.nodes = newNodes(rdb, opts.RedisTimeout, c.calls, c.tellRedis, c.memory.clear)
+	return c
+}
+
+// Close ends the cache, for all its views: running flights are cancelled and give their leases back, their callers and
+// all later calls get [ErrClosed]. It returns when every loader and every call of the client has returned, so a loader
+// must not call it. It may be called again. The client stays open.
+func (c *core[T]) Close() error {
+	c.closing.Do(func() {
+		c.closed.Store(true)
+		c.cancel(ErrClosed)
+		c.nodes.close()
+		c.work.close()
+		c.bus.Close()
+		c.calls.close()
+	})
+	return nil
+}
+
+// names are the names of a key in Redis.
+func (c *core[T]) names(key string) script.Keys {
+	return script.Keys{
+		Value:   keyName(c.opts.Prefix, 'v', key),
+		Lease:   keyName(c.opts.Prefix, 'l', key),
+		Failure: keyName(c.opts.Prefix, 'e', key),
+	}
+}
+
+func (c *core[T]) tellRedis(e RedisEvent) {
+	if e.Err != nil {
+		c.stats.redisErrors.Add(1)
+	}
+	if c.opts.Observer.Redis != nil {
+		c.opts.Observer.Redis(e)
+	}
+}
+
+// sight is what a read saw.
+type sight[T any] struct {
+	stored[T]
+	state state
+	now   int64   // server ms
+	head  *string // of what is there, usable or not; nil when nothing is
+}
+
+// begin is when the entry was stored, µs: its loading had ended.
+func (s sight[T]) begin() int64 { return s.loadedAt*1000 + s.cost }
+
+// look reads a key by a trip. An error is ctx's, or says that Redis failed.
+func (c *core[T]) look(ctx context.Context, key string) (sight[T], error) {
+	name := keyName(c.opts.Prefix, 'v', key)
+	n, err := c.nodes.of(ctx, name)
+	if err != nil {
+		return sight[T]{}, err
+	}
+	value, found, err := n.get(ctx, name)
+	if err != nil || !found {
+		return sight[T]{}, err
+	}
+	now, _ := n.clock.now() // known: the first trip brought it
+	return c.judge(value, now/1000), nil
+}
+
+// judge decodes a stored value and says what may be done with it.
+func (c *core[T]) judge(value string, now int64) sight[T] {
+	s := sight[T]{now: now}
+	var err error
+	s.stored, err = c.format.decode(value)
+	switch {
+	case err == nil:
+		s.state = s.at(now)
+	case errors.Is(err, errNewer):
+		s.state = newer
+	default:
+		s.state = undecodable
+		c.stats.undecodable.Add(1)
+	}
+	if s.state != fresh {
+		head := headOf(value)
+		s.head = &head
+	}
+	return s
+}
+
+// entry is what callers get of a stored value.
+func (c *core[T]) entry(s stored[T], source Source, now int64) Entry[T] {
+	return Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: time.Duration(max(now-s.loadedAt, 0)) * time.Millisecond}
+}
+
+// old is what a loader is given: what is stored, if it is a value that can be read.
+func (s sight[T]) old() *Entry[T] {
+	if s.head == nil || s.state == undecodable || s.state == newer || s.kind == kindAbsent {
+		return nil
+	}
+	return &Entry[T]{Value: s.value, ETag: s.etag, Source: Stale, Age: time.Duration(max(s.now-s.loadedAt, 0)) * time.Millisecond}
+}
+
+// newToken returns what tells one acquisition, or one write, from every other.
+func newToken() string {
+	var b [script.TokenLen]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return string(b[:])
+}
+
+func isNil(rdb redis.UniversalClient) bool {
+	if rdb == nil {
+		return true
+	}
+	v := reflect.ValueOf(rdb)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// ended returns the error of a call whose context, or whose cache, has ended; nil when neither has, so that err is a
+// failure of Redis.
+func ended(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return ErrClosed
+	case ctx.Err() != nil:
+		return contextError(ctx)
+	}
+	return nil
+}
+
+// registry holds at most one flight a key. Safe for concurrent use.
+type registry[T any] struct {
+	count atomic.Int64 // of flights: a read that meets none takes no mutex
+	mu    sync.Mutex
+	m     map[string]*flight[T] // guarded by mu
+}
+
+func (r *registry[T]) has(key string) bool {
+	if r.count.Load() == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.m[key] != nil
+}
+
+// add registers a flight, unless the key has one.
+func (r *registry[T]) add(key string, f *flight[T]) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.m[key] != nil {
+		return false
+	}
+	if r.m == nil {
+		r.m = map[string]*flight[T]{}
+	}
+	r.m[key] = f
+	r.count.Add(1)
+	return true
+}
+
+// remove takes a flight out, when it is still the key's. It reports whether it was.
+func (r *registry[T]) remove(key string, f *flight[T]) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f == nil {
+		f = r.m[key]
+	}
+	if f == nil || r.m[key] != f {
+		return false
+	}
+	delete(r.m, key)
+	r.count.Add(-1)
+	return true
+}

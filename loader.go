@@ -1,0 +1,428 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockade-cache/stockade/internal/bus"
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+// source is what a caller gave to load from: one of the two.
+type source[T any] struct {
+	plain Loader[T]
+	entry EntryLoader[T]
+}
+
+func (s source[T]) load(ctx context.Context, old *Entry[T]) (Entry[T], error) {
+	if s.entry != nil {
+		return s.entry(ctx, old)
+	}
+	v, err := s.plain(ctx)
+	return Entry[T]{Value: v}, err
+}
+
+// flight is the one load, or wait, of a key in this process. Its fields do not change once it has begun, but for saw.
+type flight[T any] struct {
+	*core[T]
+	key    string
+	names  script.Keys
+	policy Policy
+	load   source[T]
+	caller context.Context // of the call that started it: gives its values, and is only asked whether it has ended
+	number uint64          // the arrival of that call
+	saw    sight[T]        // what is in Redis and cannot be served
+	nested bool            // inside another load of this cache, whose permit serves for both
+}
+
+// outcome is how a flight ended.
+type outcome[T any] struct {
+	entry Entry[T]
+	err   error
+	// validAt is the number up to which a caller must have arrived to be given this: nothing that was acknowledged
+	// before such a caller arrived is missing from it.
+	validAt uint64
+	number  uint64 // of the call that started the flight
+	private bool   // only for that call: an error of its own context
+}
+
+// always is the validAt of an outcome that depends on no data.
+const always = math.MaxUint64
+
+// joined is an outcome as one caller gets it.
+type joined[T any] struct {
+	*outcome[T]
+	fits bool // this caller may have it
+	mine bool // this caller started the flight
+}
+
+// join waits for the key's flight and starts it when there is none.
+func (c *core[T]) join(ctx context.Context, key string, policy Policy, load source[T], saw sight[T]) (joined[T], error) {
+	outer := loadingIn(ctx)
+	number := c.seq.Add(1)
+	landed := c.flights.DoChan(key, func() (any, error) {
+		f := &flight[T]{
+			core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, number: number, saw: saw,
+			nested: outer.in(c),
+		}
+		return f.run(), nil
+	})
+	select {
+	case r := <-landed:
+		o := r.Val.(*outcome[T])
+		mine := number == o.number
+		return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
+	case <-ctx.Done():
+		return joined[T]{}, contextError(ctx)
+	}
+}
+
+// answer is what a caller gets of an outcome. last is the failure that this call met before: one and the same failure
+// keeps its cause.
+func (c *core[T]) answer(o joined[T], last *LoadError) (Entry[T], error) {
+	if o.err != nil {
+		var failed *LoadError
+		if last != nil && errors.As(o.err, &failed) && failed.Remote && failed.stamp == last.stamp {
+			return Entry[T]{}, last
+		}
+		return Entry[T]{}, o.err
+	}
+	e := c.share(o.entry)
+	if e.Source == Loaded && !o.mine {
+		e.Source = Joined
+	}
+	return e, nil
+}
+
+// share gives one of several callers an entry.
+func (c *core[T]) share(e Entry[T]) Entry[T] {
+	if c.format.clone != nil {
+		e.Value = c.format.clone(e.Value)
+	}
+	return e
+}
+
+// run makes the flight. singleflight needs it to return: nothing here panics, and loaders run apart.
+func (f *flight[T]) run() *outcome[T] {
+	if !f.work.begin() {
+		return f.failed(ErrClosed)
+	}
+	defer f.work.end()
+	f.stats.flights.Add(1)
+	defer f.stats.flights.Add(-1)
+	f.filling.add(f.key, f)
+	defer f.filling.remove(f.key, f)
+	o := f.fill()
+	o.number = f.number
+	return o
+}
+
+// failed is the outcome of a flight that got nowhere.
+func (f *flight[T]) failed(err error) *outcome[T] { return &outcome[T]{err: err, validAt: always} }
+
+// forget lets later callers start a flight of their own, since this one may not have what they need.
+func (f *flight[T]) forget() {
+	if f.filling.remove(f.key, f) {
+		f.flights.Forget(f.key)
+	}
+}
+
+// fill gets a value into Redis, or out of it: by this process when it is granted the lease, else by the one that holds it.
+func (f *flight[T]) fill() *outcome[T] {
+	token := newToken()
+	waiter := f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
+	defer waiter.Stop()
+	wait := waiting[T]{flight: f, waiter: waiter}
+	defer wait.tell()
+	var queued time.Duration
+	for unusable := 0; ; {
+		if !f.tryEnter() {
+			// While others load, the value that was waited for may be there already.
+			if o := f.peek(wait.waited); o != nil {
+				return o
+			}
+			if err := f.enter(&queued); err != nil {
+				return f.failed(err)
+			}
+		}
+		sent := f.seq.Add(1)
+		a, err := f.acquire(token, wait.stamp)
+		if err != nil {
+			return f.loadUnleased(token, err)
+		}
+		if a.Status == script.Granted {
+			return f.loadLeased(lease{token: token, stamp: a.Stamp, time: a.Time, at: time.Now()})
+		}
+		f.leave()
+		switch a.Status {
+		case script.Hit:
+			var saw sight[T]
+			if a.Inline {
+				saw = f.judge(a.Value, a.Time/1000)
+			} else if sent, saw, err = f.lookAgain(); err != nil {
+				continue // the acquire will meet the same failure
+			}
+			if saw.state == fresh || saw.state == stale {
+				return f.found(saw, wait.waited, sent)
+			}
+			// Something that cannot be served, and that was not there when the caller looked.
+			if unusable++; unusable > maxUnusable {
+				return f.failed(errUnusable)
+			}
+			f.saw = saw
+		case script.Failed:
+			wait.err = &LoadError{Remote: true, Err: errors.New(a.Message), stamp: a.Stamp}
+			return &outcome[T]{err: wait.err, validAt: sent}
+		case script.Busy:
+			if wait.err = wait.for_(a); wait.err != nil {
+				return f.failed(wait.err)
+			}
+		}
+	}
+}
+
+// maxUnusable is how many different values that cannot be served a flight meets in a row before it gives up.
+const maxUnusable = 8
+
+var errUnusable = redisError(errors.New("another program keeps writing values that are no entries of this cache"))
+
+// found is the outcome of a flight that met a value.
+func (f *flight[T]) found(saw sight[T], waited bool, validAt uint64) *outcome[T] {
+	if saw.kind == kindAbsent {
+		return &outcome[T]{err: f.notFound, validAt: validAt}
+	}
+	source := Hit
+	switch {
+	case waited:
+		source = Remote
+	case saw.state == stale:
+		source = Stale
+	}
+	return &outcome[T]{entry: f.entry(saw.stored, source, saw.now), validAt: validAt}
+}
+
+// acquire asks for the lease. A server that found the request too late has told its time, and is asked once more.
+func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error) {
+	for range 2 {
+		var n *node
+		if n, err = f.nodes.of(f.ctx, f.names.Lease); err != nil {
+			return a, err
+		}
+		a, err = step(f.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (script.Acquired, error) {
+			return script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.head, waited)
+		})
+		if err != nil || a.Status != script.TooLate {
+			return a, err
+		}
+		n.clock.correct(a.Time)
+	}
+	return a, timeoutError{f.opts.RedisTimeout}
+}
+
+// lookAgain reads the key, with the number of that read.
+func (f *flight[T]) lookAgain() (number uint64, saw sight[T], err error) {
+	number = f.seq.Add(1)
+	saw, err = f.look(f.ctx, f.key)
+	return number, saw, err
+}
+
+// peek is for a flight that has waited: it returns the value if that is there.
+func (f *flight[T]) peek(waited bool) *outcome[T] {
+	if !waited {
+		return nil
+	}
+	number, saw, err := f.lookAgain()
+	if err != nil || saw.state != fresh && saw.state != stale {
+		return nil
+	}
+	return f.found(saw, waited, number)
+}
+
+func (f *flight[T]) tryEnter() bool { return f.nested || f.permits.TryAcquire(1) }
+
+// enter waits for a permit. queued is what the flight has waited for permits so far.
+func (f *flight[T]) enter(queued *time.Duration) error {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeoutCause(f.ctx, f.opts.LoadTimeout-*queued, ErrOverloaded)
+	defer cancel()
+	err := f.permits.Acquire(ctx, 1)
+	*queued += time.Since(begun)
+	if err != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// leave gives the permit back.
+func (f *flight[T]) leave() {
+	if !f.nested {
+		f.permits.Release(1)
+	}
+}
+
+// waiting is the wait of a flight for another process's lease.
+type waiting[T any] struct {
+	flight *flight[T]
+	waiter *bus.Waiter
+	waited bool
+	begun  time.Time
+	stamp  string // of the lease that is waited for
+	polls  int
+	wakes  int
+	err    error // that ended it
+}
+
+// for_ waits until the lease may be free, or the value there.
+func (w *waiting[T]) for_(busy script.Acquired) error {
+	f := w.flight
+	if !w.waited {
+		w.waited, w.begun = true, time.Now()
+		f.stats.waits.Add(1)
+		f.bus.Start()
+	}
+	w.stamp = busy.Stamp
+	first, spread := firstPoll, 0.5
+	if f.bus.Live() {
+		first, spread = firstAwokenPoll, 0.25
+	}
+	budget := f.opts.LoadTimeout - time.Since(w.begun)
+	if budget <= 0 {
+		return ErrLoadTimeout
+	}
+	// A lease that expires sends no wake; a millisecond later it is gone for certain.
+	pause := min(busy.PTTL+time.Millisecond, pollDelay(first, w.polls, spread, rand.Float64()), budget)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-w.waiter.C:
+		w.wakes++
+		f.stats.wakes.Add(1)
+	case <-timer.C:
+		w.polls++
+		f.stats.polls.Add(1)
+	case <-f.ctx.Done():
+		return context.Cause(f.ctx)
+	}
+	return nil
+}
+
+// tell reports the wait, if there was one.
+func (w *waiting[T]) tell() {
+	f := w.flight
+	if w.waited && f.opts.Observer.Wait != nil {
+		f.opts.Observer.Wait(WaitEvent{Key: f.key, Took: time.Since(w.begun), Polls: w.polls, Wakes: w.wakes, Stamp: w.stamp, Err: w.err})
+	}
+}
+
+// refresh renews a value in the background, unless that is happening already or too much else is.
+func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load source[T], saw sight[T], early bool) {
+	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
+		return
+	}
+	f := &flight[T]{core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, saw: saw}
+	if !c.refreshing.add(key, f) {
+		return
+	}
+	event := RefreshEvent{Key: key, Early: early, Skipped: true}
+	switch {
+	case !c.background.TryAcquire(1):
+	case !c.permits.TryAcquire(1):
+		c.background.Release(1)
+	default:
+		if c.work.run(func() { f.refresh(event) }) {
+			return
+		}
+		c.permits.Release(1)
+		c.background.Release(1)
+	}
+	c.refreshing.remove(key, f)
+	c.tellRefresh(event)
+}
+
+// refresh asks for the lease once: whatever another process does with the key is a refresh too.
+func (f *flight[T]) refresh(event RefreshEvent) {
+	defer f.refreshing.remove(f.key, f)
+	f.stats.flights.Add(1)
+	defer f.stats.flights.Add(-1)
+	token := newToken()
+	a, err := f.acquire(token, "")
+	pause := firstPoll
+	switch {
+	case err != nil:
+		f.leave()
+		f.disown(token, err)
+		event.Err = redisError(err)
+		pause = f.opts.RedisTimeout
+	case a.Status == script.Granted:
+		event.Skipped = false
+		f.stats.refreshes.Add(1)
+		o := f.loadLeased(lease{token: token, stamp: a.Stamp, time: a.Time, at: time.Now()})
+		if event.Err = o.err; errors.Is(o.err, ErrNotFound) {
+			event.Err = nil
+		}
+	default:
+		f.leave()
+		if a.Status != script.Hit {
+			pause = lastPoll
+		}
+	}
+	f.background.Release(1)
+	f.tellRefresh(event)
+	// While another process holds the lease, or the failure of the last load stands, hits must not keep asking.
+	if event.Skipped {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-f.ctx.Done():
+		}
+	}
+}
+
+func (c *core[T]) tellRefresh(e RefreshEvent) {
+	if e.Skipped {
+		c.stats.skipped.Add(1)
+	}
+	if c.opts.Observer.Refresh != nil {
+		c.opts.Observer.Refresh(e)
+	}
+}
+
+// loading marks the context of a loader with what it loads.
+type loading struct {
+	core  any // a *core[T]
+	key   string
+	outer *loading
+	ended atomic.Bool // the context outlives its loader
+}
+
+type loadingKey struct{}
+
+func loadingIn(ctx context.Context) *loading {
+	l, _ := ctx.Value(loadingKey{}).(*loading)
+	return l
+}
+
+// has reports whether the key of the core is being loaded around this.
+func (l *loading) has(core any, key string) bool {
+	for ; l != nil; l = l.outer {
+		if l.core == core && l.key == key && !l.ended.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// in reports whether any key of the core is.
+func (l *loading) in(core any) bool {
+	for ; l != nil; l = l.outer {
+		if l.core == core && !l.ended.Load() {
+			return true
+		}
+	}
+	return false
+}

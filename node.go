@@ -1,0 +1,222 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+// nodes knows the servers behind a client, one node each. Safe for concurrent use.
+type nodes struct {
+	rdb       redis.UniversalClient
+	timeout   time.Duration
+	tasks     *tasks
+	tell      func(RedisEvent)
+	recovered func() // a node answers again
+	cached    bool   // the client has a cache of its own, which reads must pass around
+
+	single *node       // of a client with one server
+	known  atomic.Bool // a cluster's slots have been learnt, so that asking for a key's master needs no I/O
+
+	trips    atomic.Uint64
+	tripKeys atomic.Uint64
+
+	mu       sync.Mutex
+	byClient map[*redis.Client]*node // guarded by mu: of a cluster or ring
+	closed   bool                    // guarded by mu
+	told     map[string]bool         // guarded by mu: misconfigurations
+}
+
+// newNodes has its functions called while no mutex is held.
+func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, tell func(RedisEvent), recovered func()) *nodes {
+	ns := &nodes{
+		rdb: rdb, timeout: timeout, tasks: tasks, tell: tell, recovered: recovered,
+		byClient: map[*redis.Client]*node{}, told: map[string]bool{},
+	}
+	// The node of a cluster or ring stands for the time before it is known which node has a key.
+	ns.single = ns.newNode(rdb, "")
+	switch client := rdb.(type) {
+	case *redis.Client:
+		ns.cached = client.Options().ClientSideCacheConfig != nil || client.Options().ClientSideCache != nil
+		ns.single.fly = ns.single.flyMulti
+	default: // an AutoPipeliner may stand before a cluster
+		ns.single.fly = ns.single.flyPipelined
+	}
+	return ns
+}
+
+func (ns *nodes) newNode(rdb redis.UniversalClient, addr string) *node {
+	n := &node{nodes: ns, clock: newClock(), addr: addr, rdb: rdb, out: map[*flusher]struct{}{}}
+	n.work.L = &n.mu
+	n.breaker = breaker{window: ns.timeout, start: time.Now(), probe: n.ping, changed: n.changed}
+	return n
+}
+
+// of returns the node that holds a key: its master, whatever the client's routing of reads is.
+func (ns *nodes) of(ctx context.Context, name string) (*node, error) {
+	switch rdb := ns.rdb.(type) {
+	case *redis.ClusterClient:
+		if ns.known.Load() {
+			client, err := rdb.MasterForKey(ctx, name)
+			if err == nil {
+				return ns.at(client, false)
+			}
+		}
+		if err := ns.single.pass(); err != nil {
+			return nil, err
+		}
+		client, err := within(ctx, ns.tasks, ns.timeout, func(ctx context.Context) (*redis.Client, error) {
+			return rdb.MasterForKey(ctx, name)
+		}, nil)
+		if ctx.Err() == nil {
+			ns.single.note("cluster slots", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		ns.known.Store(true)
+		return ns.at(client, false)
+	case *redis.Ring:
+		client, err := rdb.GetShardClientForKey(name)
+		if err != nil {
+			return nil, err
+		}
+		return ns.at(client, true)
+	}
+	return ns.single, nil
+}
+
+func (ns *nodes) at(client *redis.Client, multi bool) (*node, error) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	n := ns.byClient[client]
+	if n == nil {
+		if ns.closed {
+			return nil, ErrClosed
+		}
+		n = ns.newNode(client, client.Options().Addr)
+		n.fly = n.flyPipelined
+		if multi {
+			n.fly = n.flyMulti
+		}
+		ns.byClient[client] = n
+	}
+	return n, nil
+}
+
+// all returns every node.
+func (ns *nodes) all() []*node {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	list := []*node{ns.single}
+	for _, n := range ns.byClient {
+		list = append(list, n)
+	}
+	return list
+}
+
+// close fails the reads that wait. Calls in flight are the tasks' to wait for.
+func (ns *nodes) close() {
+	ns.mu.Lock()
+	ns.closed = true
+	ns.mu.Unlock()
+	for _, n := range ns.all() {
+		n.turnAway(ErrClosed, true)
+	}
+}
+
+// reload makes a cluster's client learn its slots anew: by itself it keeps a dead master for a minute.
+func (ns *nodes) reload() {
+	if cluster, ok := ns.rdb.(*redis.ClusterClient); ok {
+		cluster.ReloadState(context.Background()) // in the background, and seldom
+	}
+}
+
+// note tells the breaker and the observer how a call ended.
+func (n *node) note(op string, err error) {
+	n.breaker.note(err)
+	if err == nil || errors.Is(err, redis.Nil) || errors.Is(err, ErrClosed) {
+		return
+	}
+	event := RedisEvent{Op: op, Node: n.addr, Err: err, Open: n.isOpen.Load()}
+	if isTransport(err) {
+		n.reload()
+	} else if !isPassing(err) {
+		event.Misconfigured = true
+		kind, _, _ := strings.Cut(err.Error(), " ")
+		n.nodes.mu.Lock()
+		told := n.told[kind]
+		n.told[kind] = true
+		n.nodes.mu.Unlock()
+		if told {
+			return
+		}
+	}
+	n.tell(event)
+}
+
+// changed follows the breaker.
+func (n *node) changed(cause error) {
+	if cause != nil {
+		n.turnAway(errOpen{cause}, false)
+		return
+	}
+	n.recovered()
+	n.tell(RedisEvent{Op: "probe", Node: n.addr})
+}
+
+// ping asks for a sign of life. An answer that comes late counts too.
+func (n *node) ping() {
+	n.tasks.run(func() {
+		var err error
+		if cluster, ok := n.rdb.(*redis.ClusterClient); ok {
+			_, err = cluster.MasterForKey(context.Background(), "0")
+		} else {
+			err = n.rdb.Ping(deadlineContext{context.Background(), time.Now().Add(n.timeout)}).Err()
+		}
+		n.breaker.note(err)
+	})
+}
+
+// clocked is a reply that carries the server's time.
+type clocked interface{ ServerTime() int64 }
+
+// step runs one atomic step on a node, within the time that one step has. It is sent once more when the connection
+// failed: the client does not always do so itself, and an executed step may be repeated.
+func step[R clocked](ctx context.Context, n *node, op string, run func(context.Context, script.Runner) (R, error)) (R, error) {
+	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (R, error) {
+		result, err := run(ctx, r)
+		if isBroken(err) && ctx.Err() == nil {
+			result, err = run(ctx, r)
+		}
+		return result, err
+	})
+}
+
+// stepOnce is step for what may not be repeated.
+func stepOnce[R clocked](ctx context.Context, n *node, op string, run func(context.Context, script.Runner) (R, error)) (R, error) {
+	if err := n.pass(); err != nil {
+		var none R
+		return none, err
+	}
+	r, err := within(ctx, n.tasks, n.timeout, func(ctx context.Context) (R, error) {
+		sent := time.Now()
+		// Through the client that knows all nodes: it follows a key that moves.
+		r, err := run(ctx, n.nodes.rdb)
+		if err == nil {
+			n.clock.sample(sent, r.ServerTime())
+		}
+		return r, err
+	}, func(_ R, err error) { n.breaker.note(err) })
+	if ctx.Err() == nil {
+		n.note(op, err)
+	}
+	return r, err
+}

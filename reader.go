@@ -1,0 +1,349 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+const (
+	// tripsInFlight is how many trips of a node may be on the wire at once. With one, a few callers would wait for each
+	// other; with four they cost what plain GETs cost, and many callers still share (docs/decisions.md).
+	tripsInFlight = 4
+	// tripBytes is how much one trip should carry, by the size of the values that came lately: large values must not
+	// wait for each other.
+	tripBytes = 64 << 10
+	// maxTripKeys bounds the time that one MGET holds up a server.
+	maxTripKeys = 512
+)
+
+// node is one server that holds keys: its clock, its breaker, and the trips that read from it. Safe for concurrent use.
+type node struct {
+	*nodes
+	breaker
+	clock *clock
+	addr  string                                   // empty where the client has one server
+	rdb   redis.UniversalClient                    // reaches this server alone
+	fly   func(ctx context.Context, t *trip) error // makes one round trip
+
+	mu        sync.Mutex
+	work      sync.Cond             // on mu: a trip gathers, or the node is closed
+	gathering []*trip               // guarded by mu: the last one takes more keys, those before it are full
+	out       map[*flusher]struct{} // guarded by mu: on the wire, and waited for
+	idle      int                   // guarded by mu: flushers that wait for work
+	flushers  int                   // guarded by mu: idle or out
+	closed    bool                  // guarded by mu
+	size      int                   // guarded by mu: moving mean of the bytes of a value
+}
+
+// trip is one round trip: the reads that were gathered while earlier ones were out. A caller never joins a trip that
+// has left: a read that begins after a write was acknowledged must see it.
+type trip struct {
+	args   []any          // the command line of an MGET: the names follow the first
+	index  map[string]int // of the names, once there are several
+	values []any          // of the names: a string, an error, or nil for a key that does not exist
+	err    error
+	done   chan struct{} // closed when values or err are set
+}
+
+// get reads a value. An error is ctx's, or says that Redis failed.
+func (n *node) get(ctx context.Context, name string) (value string, found bool, err error) {
+	if err := n.pass(); err != nil {
+		return "", false, err
+	}
+	t, i := n.board(name)
+	if t == nil {
+		return "", false, ErrClosed
+	}
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		return "", false, contextError(ctx)
+	}
+	if t.err != nil {
+		return "", false, t.err
+	}
+	switch v := t.values[i].(type) {
+	case string:
+		return v, true, nil
+	case error:
+		return "", false, v
+	}
+	return "", false, nil
+}
+
+// board adds a name to the trip that gathers, and sees to it that a flusher takes it.
+func (n *node) board(name string) (t *trip, i int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, 0
+	}
+	if last := len(n.gathering) - 1; last >= 0 {
+		t = n.gathering[last]
+		if i, ok := t.find(name); ok {
+			return t, i
+		}
+	}
+	if t == nil || len(t.args) > n.roomLocked() {
+		t = &trip{args: make([]any, 1, 2), done: make(chan struct{})}
+		n.gathering = append(n.gathering, t)
+	}
+	i = t.add(name)
+	n.callLocked()
+	return t, i
+}
+
+// callLocked sees to it that what gathers will leave.
+func (n *node) callLocked() {
+	if n.idle > 0 {
+		n.work.Signal()
+		return
+	}
+	if n.flushers < tripsInFlight {
+		f := &flusher{node: n}
+		if n.tasks.run(f.run) {
+			n.flushers++
+		}
+	}
+}
+
+// roomLocked is how many keys a trip may carry.
+func (n *node) roomLocked() int {
+	return min(max(tripBytes/max(n.size, 1), 1), maxTripKeys)
+}
+
+func (t *trip) names() []any { return t.args[1:] }
+
+func (t *trip) find(name string) (int, bool) {
+	if t.index == nil {
+		return 0, len(t.args) == 2 && t.args[1] == name
+	}
+	i, ok := t.index[name]
+	return i, ok
+}
+
+func (t *trip) add(name string) int {
+	i := len(t.args) - 1
+	if i == 1 {
+		t.index = map[string]int{t.args[1].(string): 0}
+	}
+	if t.index != nil {
+		t.index[name] = i
+	}
+	t.args = append(t.args, name)
+	return i
+}
+
+func (t *trip) land(err error) {
+	t.err = err
+	close(t.done)
+}
+
+// flusher makes the trips of a node. It is long-lived, since a goroutine for each trip would grow its stack anew; and
+// the callers do not make them, so that each can leave at its own deadline.
+type flusher struct {
+	node  *node
+	trip  *trip       // guarded by node.mu: the one that is out
+	left  time.Time   // guarded by node.mu: when it left
+	timer *time.Timer // ends the wait for it
+}
+
+func (f *flusher) run() {
+	n := f.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f.timer = time.AfterFunc(n.timeout, f.giveUp)
+	defer f.timer.Stop()
+	for {
+		for len(n.gathering) == 0 && !n.closed {
+			n.idle++
+			n.work.Wait()
+			n.idle--
+		}
+		if n.closed {
+			return
+		}
+		t := n.gathering[0]
+		n.gathering[0] = nil
+		n.gathering = n.gathering[1:]
+		f.trip, f.left = t, time.Now()
+		n.out[f] = struct{}{}
+		n.mu.Unlock()
+		n.trips.Add(1)
+		n.tripKeys.Add(uint64(len(t.names())))
+
+		f.timer.Reset(n.timeout)
+		ctx := deadlineContext{context.Background(), f.left.Add(n.timeout)}
+		err := n.fly(ctx, t)
+		if isBroken(err) {
+			err = n.fly(ctx, t) // the client does not always repeat by itself
+		}
+		f.timer.Stop()
+		n.note("read", err)
+
+		n.mu.Lock()
+		if _, waited := n.out[f]; !waited {
+			return // given up; another has taken this flusher's place
+		}
+		delete(n.out, f)
+		if err == nil {
+			for _, v := range t.values {
+				if s, ok := v.(string); ok {
+					n.size += (len(s) - n.size) / 8
+				}
+			}
+		}
+		t.land(err)
+	}
+}
+
+// giveUp fails a trip that the server or the client holds for too long, and lets another flusher take the place of this
+// one, which is lost for as long as they do.
+func (f *flusher) giveUp() {
+	n := f.node
+	n.mu.Lock()
+	_, out := n.out[f]
+	if !out || time.Since(f.left) < n.timeout { // it has landed; this is the timer of an earlier one
+		n.mu.Unlock()
+		return
+	}
+	delete(n.out, f)
+	n.flushers--
+	err := timeoutError{n.timeout}
+	f.trip.land(err)
+	if len(n.gathering) > 0 {
+		n.callLocked()
+	}
+	n.mu.Unlock()
+	n.note("read", err)
+}
+
+// turnAway fails the reads that wait for a trip, and on close also those that are out.
+func (n *node) turnAway(err error, close bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.gathering {
+		t.land(err)
+	}
+	n.gathering = nil
+	if close {
+		n.closed = true
+		for f := range n.out {
+			f.trip.land(err)
+		}
+		clear(n.out)
+		n.work.Broadcast()
+	}
+}
+
+// deadlineContext adds a deadline to a context for a client that looks only at that (ContextTimeoutEnabled): it costs
+// no timer.
+type deadlineContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// flyMulti makes a trip as one MGET (a GET for one key), with a TIME before it when the clock needs one.
+func (n *node) flyMulti(ctx context.Context, t *trip) error {
+	if len(t.args) == 2 {
+		return n.flySingle(ctx, t)
+	}
+	t.args[0] = "mget"
+	cmd := redis.NewSliceCmd(ctx, t.args...)
+	if err := n.send(ctx, cmd); err != nil {
+		return err
+	}
+	t.values = cmd.Val()
+	if len(t.values) != len(t.names()) {
+		return fmt.Errorf("%d values for %d keys", len(t.values), len(t.names()))
+	}
+	return nil
+}
+
+func (n *node) flySingle(ctx context.Context, t *trip) error {
+	t.args[0] = "get"
+	cmd := redis.NewStringCmd(ctx, t.args...)
+	switch err := n.send(ctx, cmd); {
+	case err == nil:
+		t.values = []any{cmd.Val()}
+	case errors.Is(err, redis.Nil), isForeign(err):
+		t.values = []any{nil}
+	default:
+		return err
+	}
+	return nil
+}
+
+// isForeign reports whether a key holds something that is no string. To a read it is missing, as it is to MGET; the
+// acquire that follows will be refused, so that it is never overwritten.
+func isForeign(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// send sends a reading command. A pipeline passes around go-redis's client-side cache.
+func (n *node) send(ctx context.Context, cmd redis.Cmder) error {
+	sample := n.clock.old()
+	if !sample && !n.cached {
+		return n.rdb.Process(ctx, cmd)
+	}
+	pipe := n.rdb.Pipeline()
+	var now *redis.TimeCmd
+	if sample {
+		now = pipe.Time(ctx)
+	}
+	_ = pipe.Process(ctx, cmd)
+	sent := time.Now()
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if now != nil && now.Err() == nil {
+		n.clock.sample(sent, now.Val().UnixMicro())
+	}
+	return cmd.Err()
+}
+
+// flyPipelined makes a trip as a pipeline of GETs, for the nodes of a cluster, where an MGET may not cross slots.
+func (n *node) flyPipelined(ctx context.Context, t *trip) error {
+	pipe := n.rdb.Pipeline()
+	var now *redis.TimeCmd
+	if n.clock.old() {
+		now = pipe.Time(ctx)
+	}
+	cmds := make([]*redis.StringCmd, len(t.names()))
+	for i, name := range t.names() {
+		cmds[i] = pipe.Get(ctx, name.(string))
+	}
+	sent := time.Now()
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if now != nil && now.Err() == nil {
+		n.clock.sample(sent, now.Val().UnixMicro())
+	}
+	t.values = make([]any, len(cmds))
+	for i, cmd := range cmds {
+		switch err := cmd.Err(); {
+		case err == nil:
+			t.values[i] = cmd.Val()
+		case errors.Is(err, redis.Nil), isForeign(err):
+		case isTransport(err):
+			return err
+		default:
+			// MOVED, ASK, a node that has left: once more through the cluster's client, which follows.
+			n.reload()
+			value, found, err := script.Get(ctx, n.nodes.rdb, cmd.Args()[1].(string))
+			switch {
+			case err != nil && isTransport(err):
+				return err
+			case err != nil:
+				t.values[i] = err
+			case found:
+				t.values[i] = value
+			}
+		}
+	}
+	return nil
+}

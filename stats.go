@@ -1,0 +1,50 @@
+package stockade
+
+import "sync/atomic"
+
+// Stats counts what a Cache has done since New, in this process. Reads of stale, absent and missing keys are no Hits.
+type Stats struct {
+	Hits        uint64 // fresh values from Redis
+	Stale       uint64 // stale values from Redis, served while they are refreshed
+	Absent      uint64 // keys that were known not to exist
+	Misses      uint64 // reads that found nothing to serve
+	Joined      uint64 // of the Misses: those that shared the load or wait of another call
+	Waits       uint64 // waits for another process's load
+	Wakes       uint64 // messages that ended a wait
+	Polls       uint64 // questions of a waiter that no message had woken
+	Loads       uint64 // loads that were begun
+	LoadErrors  uint64 // loads that failed
+	Refreshes   uint64 // of the Loads: those in the background
+	Skipped     uint64 // refreshes that were not begun, since too many loads ran or another process refreshes
+	Rejected    uint64 // loaded values that were not stored, since something newer happened to the key
+	Undecodable uint64 // stored values that could not be read as a T
+	RedisErrors uint64 // failures of Redis, one for each round trip
+	Trips       uint64 // round trips that read
+	TripKeys    uint64 // keys that they carried
+
+	Flights int64 // gauge: loads and waits in the air
+	Loading int64 // gauge: loaders that run
+}
+
+// counters are the Stats as they grow.
+type counters struct {
+	hits, stale, absent, misses, joined   atomic.Uint64
+	waits, wakes, polls                   atomic.Uint64
+	loads, loadErrors, refreshes, skipped atomic.Uint64
+	rejected, undecodable, redisErrors    atomic.Uint64
+	trips, tripKeys                       atomic.Uint64
+	flights, loading                      atomic.Int64
+}
+
+// Stats returns the counters of the cache, shared by its views.
+func (c *core[T]) Stats() Stats {
+	s := &c.stats
+	return Stats{
+		Hits: s.hits.Load(), Stale: s.stale.Load(), Absent: s.absent.Load(), Misses: s.misses.Load(), Joined: s.joined.Load(),
+		Waits: s.waits.Load(), Wakes: s.wakes.Load(), Polls: s.polls.Load(),
+		Loads: s.loads.Load(), LoadErrors: s.loadErrors.Load(), Refreshes: s.refreshes.Load(), Skipped: s.skipped.Load(),
+		Rejected: s.rejected.Load(), Undecodable: s.undecodable.Load(), RedisErrors: s.redisErrors.Load(),
+		Trips: c.nodes.trips.Load(), TripKeys: c.nodes.tripKeys.Load(),
+		Flights: s.flights.Load(), Loading: s.loading.Load(),
+	}
+}
