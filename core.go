@@ -190,13 +190,15 @@ type registry[T any] struct {
 	m     map[string]*flight[T] // guarded by mu
 }
 
-func (r *registry[T]) has(key string) bool {
+func (r *registry[T]) has(key string) bool { return r.get(key) != nil }
+
+func (r *registry[T]) get(key string) *flight[T] {
 	if r.count.Load() == 0 {
-		return false
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.m[key] != nil
+	return r.m[key]
 }
 
 // add registers a flight, unless the key has one.

@@ -30,9 +30,9 @@ type loaded[T any] struct {
 
 // loadLeased loads under a lease and commits.
 func (f *flight[T]) loadLeased(l lease) *outcome[T] {
-	start := f.seq.Add(1)
+	o := &outcome[T]{validAt: f.seq.Add(1)}
+	f.start.Store(o.validAt)
 	r := f.hold(l)
-	o := &outcome[T]{validAt: start}
 	event := LoadEvent{Key: f.key, Took: r.took, Stamp: l.stamp, Outcome: NotStored}
 	switch e, err := f.settle(r); {
 	case err == nil && e.NoStore:
@@ -84,7 +84,7 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	}
 	epoch := f.memory.now()
 	o := &outcome[T]{validAt: f.seq.Add(1)}
-	ctx, landed := f.start()
+	ctx, landed := f.begin()
 	var r loaded[T]
 	select {
 	case r = <-landed:
@@ -141,12 +141,12 @@ func (f *flight[T]) tellLoad(e LoadEvent, o *outcome[T]) {
 // hold runs the loader and renews the lease meanwhile. A lease that is lost does not end the load: under frequent
 // invalidations nobody would get a value. The commit decides.
 func (f *flight[T]) hold(l lease) loaded[T] {
-	ctx, landed := f.start()
+	ctx, landed := f.begin()
 	every := f.opts.LeaseTTL / 3
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	renewed := make(chan script.Result, 1) // Status Unknown: the renewal failed
-	renewing := false
+	renewing, lost := false, false
 	// No renewal may be sent after the commit.
 	defer func() {
 		if renewing {
@@ -159,15 +159,20 @@ func (f *flight[T]) hold(l lease) loaded[T] {
 			return r
 		case <-ctx.Done():
 			return f.cut(ctx, landed)
+		case <-f.wakes:
+			timer.Reset(0) // somebody has changed the key: is the lease still there?
 		case <-timer.C:
-			renewing = f.calls.run(func() { renewed <- f.renew(l) })
+			if !renewing && !lost {
+				renewing = f.calls.run(func() { renewed <- f.renew(l) })
+			}
 		case r := <-renewed:
 			renewing = false
 			switch r.Status {
 			case script.Held:
 				timer.Reset(every)
 			case script.Lost:
-				f.forget() // who comes now must not get what was loaded before the loss
+				lost = true // and never taken again
+				f.lose()
 			default:
 				timer.Reset(every / 8)
 			}
@@ -191,9 +196,9 @@ func (f *flight[T]) renew(l lease) script.Result {
 	return r
 }
 
-// start runs the loader on a goroutine of its own, which gives the permit back when the loader has returned: one that
+// begin runs the loader on a goroutine of its own, which gives the permit back when the loader has returned: one that
 // ignores its context keeps its place. The context ends with the loader, at LoadTimeout, and on Close.
-func (f *flight[T]) start() (context.Context, <-chan loaded[T]) {
+func (f *flight[T]) begin() (context.Context, <-chan loaded[T]) {
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	ctx := context.WithValue(context.WithoutCancel(f.caller), loadingKey{}, mark)
 	ctx, cancel := context.WithCancelCause(ctx)

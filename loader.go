@@ -37,6 +37,10 @@ type flight[T any] struct {
 	number uint64          // the arrival of that call
 	saw    sight[T]        // what is in Redis and cannot be served
 	nested bool            // inside another load of this cache, whose permit serves for both
+
+	start atomic.Uint64   // the number at the start of the load; zero before
+	lost  chan struct{}   // closed when the lease is known to be lost
+	wakes <-chan struct{} // messages about the key; nil for a refresh
 }
 
 // outcome is how a flight ended.
@@ -67,17 +71,31 @@ func (c *core[T]) join(ctx context.Context, key string, policy Policy, load sour
 	landed := c.flights.DoChan(key, func() (any, error) {
 		f := &flight[T]{
 			core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, number: number, saw: saw,
-			nested: outer.in(c),
+			nested: outer.in(c), lost: make(chan struct{}),
 		}
 		return f.run(), nil
 	})
-	select {
-	case r := <-landed:
-		o := r.Val.(*outcome[T])
-		mine := number == o.number
-		return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
-	case <-ctx.Done():
-		return joined[T]{}, contextError(ctx)
+	var lost <-chan struct{}
+	flight := c.filling.get(key) // nil: it is only beginning, and will have what this caller needs
+	if flight != nil {
+		lost = flight.lost
+	}
+	for {
+		select {
+		case r := <-landed:
+			o := r.Val.(*outcome[T])
+			mine := number == o.number
+			return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
+		case <-lost:
+			// Something newer has happened to the key. Who arrived after the load began starts anew at once. The others
+			// may have its result: else nobody would get a value under frequent invalidations.
+			if number > flight.start.Load() {
+				return joined[T]{outcome: &outcome[T]{}}, nil
+			}
+			lost = nil
+		case <-ctx.Done():
+			return joined[T]{}, contextError(ctx)
+		}
 	}
 }
 
@@ -124,11 +142,12 @@ func (f *flight[T]) run() *outcome[T] {
 // failed is the outcome of a flight that got nowhere.
 func (f *flight[T]) failed(err error) *outcome[T] { return &outcome[T]{err: err, validAt: always} }
 
-// forget lets later callers start a flight of their own, since this one may not have what they need.
-func (f *flight[T]) forget() {
+// lose is for a lease that is gone: later callers start a flight of their own.
+func (f *flight[T]) lose() {
 	if f.filling.remove(f.key, f) {
 		f.flights.Forget(f.key)
 	}
+	close(f.lost)
 }
 
 // fill gets a value into Redis, or out of it: by this process when it is granted the lease, else by the one that holds it.
@@ -136,6 +155,7 @@ func (f *flight[T]) fill() *outcome[T] {
 	token := newToken()
 	waiter := f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
 	defer waiter.Stop()
+	f.wakes = waiter.C
 	wait := waiting[T]{flight: f, waiter: waiter}
 	defer wait.tell()
 	var queued time.Duration
@@ -323,7 +343,7 @@ func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load s
 	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
 		return
 	}
-	f := &flight[T]{core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, saw: saw}
+	f := &flight[T]{core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, saw: saw, lost: make(chan struct{})}
 	if !c.refreshing.add(key, f) {
 		return
 	}
