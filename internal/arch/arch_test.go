@@ -53,7 +53,7 @@ var rules = []rule{
 	{"internal/script", []string{goRedis}, []string{miniredis, goleak, porcupine, redistest}},
 	{"internal/bus", []string{goRedis}, []string{miniredis, goleak, redistest}},
 	{"internal/tier", []string{otter}, []string{goleak}},
-	{"internal/redistest", []string{goRedis, miniredis}, []string{goleak}},
+	{"internal/redistest", []string{goRedis, miniredis, goleak}, nil},
 	{"internal/locktest", []string{goRedis, goleak, porcupine}, nil},
 	{"internal/arch", nil, nil},
 	{"middleware/...", []string{module, goRedis, module + "/middleware"}, []string{miniredis, goleak, redistest}},
