@@ -153,6 +153,9 @@ func TestNoMachine(t *testing.T) {
 	absolute := regexp.MustCompile(`(^|[^\w./~-])/(work|root|home|Users)/\w`)
 	for _, file := range files(t, "") {
 		text := read(t, file)
+		if strings.ContainsRune(text, 0) { // no text: a binary or a profile that was left here
+			continue
+		}
 		for _, host := range hosts {
 			if strings.Contains(text, host) {
 				t.Errorf("%s names the host %s", file, host)
