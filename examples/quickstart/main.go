@@ -104,6 +104,9 @@ func run(ctx context.Context, s size, stdout io.Writer, terminal bool) (results 
 		s.redis = &redis.Options{Addr: embedded.Addr()}
 	} else {
 		server = "the Redis at " + s.redis.Addr
+		if err := reach(ctx, s.redis); err != nil {
+			return nil, fmt.Errorf("no Redis answers at %s: %w", s.redis.Addr, err)
+		}
 	}
 
 	dir, err := os.MkdirTemp("", "quickstart-")
@@ -137,4 +140,12 @@ func run(ctx context.Context, s size, stdout io.Writer, terminal bool) (results 
 	}
 	fmt.Fprintln(stdout)
 	return results, writeTable(stdout, results)
+}
+
+// reach asks a server for one answer.
+func reach(ctx context.Context, options *redis.Options) error {
+	own := *options
+	client := redis.NewClient(&own)
+	defer client.Close()
+	return client.Ping(ctx).Err()
 }

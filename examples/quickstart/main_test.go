@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestRun(t *testing.T) {
@@ -57,6 +60,18 @@ func TestRunEndsWhenInterrupted(t *testing.T) {
 	}
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("run ended %v after it began, want soon after 500ms", took)
+	}
+}
+
+func TestRunWithoutRedis(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	_, err = run(t.Context(), size{redis: &redis.Options{Addr: nobody.Addr().String(), DialerRetries: 1}, instances: 1, callers: 1, load: time.Millisecond}, io.Discard, false)
+	if want := "no Redis answers at " + nobody.Addr().String(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("run = %v, want %s", err, want)
 	}
 }
 
