@@ -145,6 +145,7 @@ func run(ctx context.Context, s size, stdout io.Writer, terminal bool) (results 
 // reach asks a server for one answer.
 func reach(ctx context.Context, options *redis.Options) error {
 	own := *options
+	own.MaxRetries = -1
 	client := redis.NewClient(&own)
 	defer client.Close()
 	return client.Ping(ctx).Err()
