@@ -1,0 +1,89 @@
+# make check is everything that CI does. Each step prints its name; the first that fails ends the run.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Every go.mod except that of the tools, whose packages belong to others.
+MODULES := $(patsubst %/go.mod,%,$(filter-out ./tools/go.mod,$(shell find . -name go.mod -not -path '*/testdata/*' | sort)))
+TOOL    := GOWORK=off go tool -modfile=$(CURDIR)/tools/go.mod
+
+# How long each fuzz test runs.
+FUZZTIME ?= 20s
+
+step = @printf '\n== %s\n' '$(1)'
+
+.PHONY: check static test race alone cluster fuzz bench fmt tidy
+.PHONY: gofmt vet staticcheck govulncheck tidy-diff
+
+# The last step is the one that may be unable to run: what it says then is not to be overlooked.
+check: static race alone cluster govulncheck
+	$(call step,make check: all passed)
+
+static: gofmt vet tidy-diff staticcheck
+
+gofmt:
+	$(call step,gofmt -l)
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
+
+vet:
+	$(call step,go vet work)
+	go vet work
+	go vet -tags cluster ./...
+
+tidy-diff:
+	@for m in $(MODULES) ./tools; do printf '\n== go mod tidy -diff in %s\n' "$$m"; (cd "$$m" && GOWORK=off go mod tidy -diff); done
+
+staticcheck:
+	@for m in $(MODULES); do printf '\n== staticcheck in %s\n' "$$m"; (cd "$$m" && $(TOOL) staticcheck -tags cluster ./...); done
+
+# The database of vulnerabilities is on the network. Where it cannot be reached nothing is known, and that is said.
+govulncheck:
+	@for m in $(MODULES); do \
+		printf '\n== govulncheck in %s\n' "$$m"; \
+		status=0; out=$$(cd "$$m" && $(TOOL) govulncheck ./... 2>&1) || status=$$?; \
+		printf '%s\n' "$$out"; \
+		if [ $$status -eq 0 ]; then continue; fi; \
+		case "$$out" in \
+		*"fetching vulnerabilities"*) \
+			printf '\n!!!! govulncheck DID NOT RUN: its database cannot be reached.\n!!!! Known vulnerabilities were NOT looked for. This is not a failure of the run.\n'; \
+			exit 0;; \
+		esac; \
+		exit $$status; \
+	done
+
+# Quick: every module, without the race detector.
+test:
+	$(call step,go test work)
+	go test work
+
+race:
+	$(call step,go test -race work)
+	go test -race work
+
+# The library as its users get it: without the workspace.
+alone:
+	$(call step,GOWORK=off go test ./...)
+	GOWORK=off go test ./...
+
+cluster:
+	$(call step,go test -race -tags cluster ./...)
+	go test -race -tags cluster ./...
+
+fuzz:
+	@for pkg in $$(go list ./...); do \
+		list=$$(go test -list '^Fuzz' "$$pkg"); \
+		for name in $$(grep '^Fuzz' <<<"$$list" || true); do \
+			printf '\n== fuzz %s %s for $(FUZZTIME)\n' "$$pkg" "$$name"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		done; \
+	done
+
+bench:
+	$(call step,go test -bench . ./...)
+	go test -run '^$$' -bench . -benchmem ./...
+
+fmt:
+	gofmt -w .
+
+tidy:
+	@for m in $(MODULES) ./tools; do printf '\n== go mod tidy in %s\n' "$$m"; (cd "$$m" && GOWORK=off go mod tidy); done
