@@ -205,10 +205,7 @@ func (f *flusher) run() {
 
 		f.timer.Reset(n.timeout)
 		ctx := deadlineContext{context.Background(), f.left.Add(n.timeout)}
-		err := n.fly(ctx, t)
-		if isBroken(err) {
-			err = n.fly(ctx, t) // the client does not always repeat by itself
-		}
+		err := unbroken(ctx, func() error { return n.fly(ctx, t) })
 		f.timer.Stop()
 
 		n.mu.Lock()
