@@ -52,8 +52,7 @@ func (f *flight[T]) loadLeased(l lease) *outcome[T] {
 		o.err = err
 	default:
 		o.err, o.private = err, f.isPrivate(err)
-		var failed *LoadError
-		if errors.As(err, &failed) && !o.private {
+		if failed := asLoadError(err); failed != nil && !o.private {
 			failed.stamp = l.stamp
 			f.fail(l, failed)
 		} else {

@@ -103,8 +103,7 @@ func (c *core[T]) join(ctx context.Context, key string, policy Policy, load sour
 // keeps its cause.
 func (c *core[T]) answer(o joined[T], last *LoadError) (Entry[T], error) {
 	if o.err != nil {
-		var failed *LoadError
-		if last != nil && errors.As(o.err, &failed) && failed.Remote && failed.stamp == last.stamp {
+		if failed := asLoadError(o.err); last != nil && failed != nil && failed.Remote && failed.stamp == last.stamp {
 			return Entry[T]{}, last
 		}
 		return Entry[T]{}, o.err

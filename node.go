@@ -21,6 +21,7 @@ type nodes struct {
 	tell      func(RedisEvent)
 	recovered func() // a node answers again
 	cached    bool   // the client has a cache of its own, which reads must pass around
+	obeys     bool   // the client ends a call at the deadline of its context
 
 	single *node       // of a client with one server
 	known  atomic.Bool // a cluster's slots have been learnt, so that asking for a key's master needs no I/O
@@ -45,8 +46,14 @@ func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, te
 	switch client := rdb.(type) {
 	case *redis.Client:
 		ns.cached = client.Options().ClientSideCacheConfig != nil || client.Options().ClientSideCache != nil
+		ns.obeys = client.Options().ContextTimeoutEnabled
 		ns.single.fly = ns.single.flyMulti
-	default: // an AutoPipeliner may stand before a cluster
+	case *redis.ClusterClient:
+		ns.obeys = client.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		ns.obeys = client.Options().ContextTimeoutEnabled
+	}
+	if ns.single.fly == nil { // an AutoPipeliner may stand before a cluster
 		ns.single.fly = ns.single.flyPipelined
 	}
 	return ns
