@@ -59,32 +59,20 @@ func (timeoutError) Temporary() bool { return true }
 
 // within gives a call d to answer, whatever the client's own time-outs and retries are, and stops waiting when ctx
 // ends. The call itself goes on, on a goroutine that tasks own: go-redis does not watch a context while it waits for a
-// reply. late, when not nil, is given an answer that nobody waits for any more.
-func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(context.Context) (R, error), late func(R, error)) (R, error) {
+// reply. An answer that nobody waits for any more is dropped.
+func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(context.Context) (R, error)) (R, error) {
 	type answer struct {
 		r   R
 		err error
 	}
-	var (
-		none     R
-		answered = make(chan answer, 1)
-		mu       sync.Mutex
-		gone     bool // guarded by mu: nobody waits
-	)
+	answered := make(chan answer, 1)
 	limited, cancel := context.WithTimeoutCause(ctx, d, timeoutError{d})
 	started := t.run(func() {
 		defer cancel()
 		r, err := call(limited)
-		mu.Lock()
-		left := gone
-		if !left {
-			answered <- answer{r, err}
-		}
-		mu.Unlock()
-		if left && late != nil {
-			late(r, err)
-		}
+		answered <- answer{r, err}
 	})
+	var none R
 	if !started {
 		cancel()
 		return none, ErrClosed
@@ -94,13 +82,10 @@ func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(con
 		return a.r, a.err
 	case <-limited.Done():
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	select {
 	case a := <-answered: // at the last moment
 		return a.r, a.err
 	default:
-		gone = true
 		return none, context.Cause(limited)
 	}
 }

@@ -81,7 +81,7 @@ func (ns *nodes) of(ctx context.Context, name string) (*node, error) {
 		}
 		client, err := within(ctx, ns.tasks, ns.timeout, func(ctx context.Context) (*redis.Client, error) {
 			return rdb.MasterForKey(ctx, name)
-		}, nil)
+		})
 		if ctx.Err() == nil {
 			ns.single.note("cluster slots", err)
 		}
@@ -179,16 +179,19 @@ func (n *node) changed(cause error) {
 	n.tell(RedisEvent{Op: "probe", Node: n.addr})
 }
 
-// ping asks for a sign of life. An answer that comes late counts too.
+// ping asks for a sign of life.
 func (n *node) ping() {
 	n.tasks.run(func() {
 		var err error
+		sent := time.Now()
 		if cluster, ok := n.rdb.(*redis.ClusterClient); ok {
 			_, err = cluster.MasterForKey(context.Background(), "0")
 		} else {
 			err = n.rdb.Ping(deadlineContext{context.Background(), time.Now().Add(n.timeout)}).Err()
 		}
-		n.breaker.note(err)
+		if time.Since(sent) < n.timeout { // one that comes later says that the node is too slow
+			n.breaker.note(err)
+		}
 	})
 }
 
@@ -221,7 +224,7 @@ func stepOnce[R clocked](ctx context.Context, n *node, op string, run func(conte
 			n.clock.sample(sent, r.ServerTime())
 		}
 		return r, err
-	}, func(_ R, err error) { n.breaker.note(err) })
+	})
 	if ctx.Err() == nil {
 		n.note(op, err)
 	}

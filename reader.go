@@ -234,7 +234,6 @@ func (f *flusher) run() {
 			err = n.fly(ctx, t) // the client does not always repeat by itself
 		}
 		f.timer.Stop()
-		n.note("read", err)
 
 		n.mu.Lock()
 		if _, waited := n.out[f]; !waited {
@@ -248,7 +247,10 @@ func (f *flusher) run() {
 				}
 			}
 		}
+		n.mu.Unlock()
+		n.note("read", err) // before anybody wakes: who then asks Redis for more must not wait again
 		t.land(err)
+		n.mu.Lock()
 	}
 }
 
@@ -264,13 +266,16 @@ func (f *flusher) giveUp() {
 	}
 	delete(n.out, f)
 	n.flushers--
+	t := f.trip
+	n.mu.Unlock()
 	err := timeoutError{n.timeout}
-	f.trip.land(err)
+	n.note("read", err) // as in run
+	t.land(err)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if len(n.gathering) > 0 {
 		n.callLocked()
 	}
-	n.mu.Unlock()
-	n.note("read", err)
 }
 
 // turnAway fails the reads that wait for a trip, and on close also those that are out.

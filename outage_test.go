@@ -1,0 +1,170 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/redistest"
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+// outages are the ways in which a server stops to answer, and how each ends.
+var outages = map[string]struct{ begin, end func(*redistest.Proxy) }{
+	"refused": {
+		func(p *redistest.Proxy) { p.Refuse(true); p.Cut() },
+		func(p *redistest.Proxy) { p.Refuse(false) },
+	},
+	"black hole": {
+		func(p *redistest.Proxy) { p.Swallow(true) },
+		func(p *redistest.Proxy) { p.Swallow(false) },
+	},
+	"frozen": {(*redistest.Proxy).Freeze, (*redistest.Proxy).Thaw},
+	"slow": {
+		func(p *redistest.Proxy) { p.Delay(400 * time.Millisecond) },
+		func(p *redistest.Proxy) { p.Delay(0) },
+	},
+}
+
+// eachOutage runs a test on each outage, in a bubble.
+func eachOutage(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, p *redistest.Proxy, begin, end func())) {
+	t.Helper()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := redistest.Fake(t)
+				p := redistest.NewProxy(t, s)
+				f(t, s, p, func() { outage.begin(p) }, func() { outage.end(p) })
+			})
+		})
+	}
+}
+
+// events records what an Observer is told about Redis.
+type events struct {
+	mu   sync.Mutex
+	list []RedisEvent // guarded by mu
+}
+
+func (e *events) watch(o *Options) {
+	o.Observer.Redis = func(event RedisEvent) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.list = append(e.list, event)
+	}
+}
+
+func (e *events) count(which func(RedisEvent) bool) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for _, event := range e.list {
+		if which(event) {
+			n++
+		}
+	}
+	return n
+}
+
+func hasRecovered(e RedisEvent) bool  { return e.Err == nil }
+func misconfigured(e RedisEvent) bool { return e.Misconfigured }
+
+const (
+	testTimeout = defaultRedisTimeout
+	testLoad    = 20 * time.Millisecond
+)
+
+// slowly is an origin of one value that takes testLoad.
+func slowly(v string) *origin[string] {
+	return &origin[string]{load: func(context.Context) (string, error) { time.Sleep(testLoad); return v, nil }}
+}
+
+// I8: a read waits for a node that does not answer no longer than RedisTimeout, and once that is known not at all. The
+// source is asked once a second for each key.
+func TestReadsDuringAnOutage(t *testing.T) {
+	eachOutage(t, func(t *testing.T, s *redistest.FakeServer, p *redistest.Proxy, begin, end func()) {
+		const keys, callers, lasts = 10, 30, 10 * time.Second
+		faults := redistest.NewFaults(t)
+		rdb := p.Client(t)
+		rdb.AddHook(faults)
+		var seen events
+		c := open[string](t, rdb, seen.watch)
+		for k := range keys {
+			if err := c.Set(t.Context(), fmt.Sprint(k), "v"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		origins := make([]*origin[string], keys)
+		for k := range origins {
+			origins[k] = slowly("v")
+		}
+		begun := time.Now()
+		begin()
+		var slowest, slowestLater atomic.Int64
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for time.Since(begun) < lasts {
+					k := rand.IntN(keys)
+					asked := time.Now()
+					if v, err := c.Get(t.Context(), fmt.Sprint(k), origins[k].Load); v != "v" || err != nil {
+						t.Errorf("got %q, %v", v, err)
+					}
+					took := int64(time.Since(asked))
+					if asked.Sub(begun) <= testTimeout+testLoad {
+						slowest.Store(max(slowest.Load(), took))
+					} else {
+						slowestLater.Store(max(slowestLater.Load(), took))
+					}
+					time.Sleep(rand.N(10 * time.Millisecond))
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Duration(slowest.Load()); took > testTimeout+testLoad {
+			t.Errorf("the slowest read took %v", took)
+		}
+		if took := time.Duration(slowestLater.Load()); took > testLoad {
+			t.Errorf("with an open breaker the slowest read took %v", took)
+		}
+		for k, o := range origins {
+			if loads := o.loads.Load(); loads > int64(lasts/memoryTTL) {
+				t.Errorf("key %d was loaded %d times in %v", k, loads, lasts)
+			}
+		}
+		if probes := faults.Count("ping"); probes > int(lasts/testTimeout) {
+			t.Errorf("%d probes in %v", probes, lasts)
+		}
+		end()
+		redistest.Eventually(t, 3*testTimeout, "it works again", func() bool {
+			v, err := c.Get(t.Context(), "0", origins[0].Load)
+			if v != "v" || err != nil {
+				t.Fatalf("got %q, %v", v, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+			return seen.count(hasRecovered) > 0
+		})
+		before := c.Stats()
+		for k, o := range origins {
+			if v, err := c.Get(t.Context(), fmt.Sprint(k), o.Load); v != "v" || err != nil {
+				t.Errorf("after the outage: got %q, %v", v, err)
+			}
+		}
+		want(t, "hits after the outage", c.Stats().Hits-before.Hits, keys)
+		want(t, "recoveries told", seen.count(hasRecovered), 1)
+	})
+}
+
+var _ = slices.Contains[[]int]
+var _ = errors.Is
+var _ redis.Cmder
+var _ script.Keys
