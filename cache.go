@@ -25,7 +25,6 @@ package stockade
 
 import (
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -232,7 +231,7 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 			}
 			return c.answer(flight, last)
 		}
-		errors.As(flight.err, &last)
+		last = asLoadError(flight.err)
 	}
 }
 
@@ -320,8 +319,8 @@ func (o Options) complete() (Options, error) {
 	if o.FailureBackoff == 0 {
 		o.FailureBackoff = defaultFailureBackoff
 	}
-	if o.FailureBackoff > 0 && o.FailureBackoff < time.Millisecond {
-		return o, configError("FailureBackoff", o.FailureBackoff, "below 1 ms")
+	if o.FailureBackoff > 0 && o.FailureBackoff < time.Millisecond || o.FailureBackoff > maxLifetime {
+		return o, configError("FailureBackoff", o.FailureBackoff, "must be from 1 ms to 100 years, or negative for off")
 	}
 	for _, d := range []struct {
 		field string

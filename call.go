@@ -105,17 +105,14 @@ func isTimeout(err error) bool {
 	return errors.As(err, &net) && net.Timeout()
 }
 
-// unbroken makes a call again while the connections that it meets have failed, until ctx's deadline: all that were idle
-// may have been closed at once. A client without retries does not do so by itself, and one with TLS notices a closed
-// connection only when it writes. One that cannot be made is tried twice.
-func unbroken(ctx context.Context, call func() error) error {
+// unbroken makes a call again while the connections that it meets have failed: all that were idle may have been closed
+// at once. A client without retries does not do so by itself, and one with TLS notices a closed connection only when it
+// writes. A connection that cannot be made is tried twice.
+func unbroken(until time.Time, call func() error) error {
 	const most = 32 // a server may also close whatever it is sent
 	for try := 1; ; try++ {
 		err := call()
-		if !isBroken(err) || try == most || isDial(err) && try == 2 {
-			return err
-		}
-		if deadline, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(deadline) {
+		if !isBroken(err) || try == most || isDial(err) && try == 2 || !time.Now().Before(until) {
 			return err
 		}
 	}

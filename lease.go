@@ -52,8 +52,7 @@ func (f *flight[T]) loadLeased(l lease) *outcome[T] {
 		o.err = err
 	default:
 		o.err, o.private = err, f.isPrivate(err)
-		var failed *LoadError
-		if errors.As(err, &failed) && !o.private {
+		if failed := asLoadError(err); failed != nil && !o.private {
 			failed.stamp = l.stamp
 			f.fail(l, failed)
 		} else {
@@ -273,7 +272,7 @@ func (f *flight[T]) settle(r loaded[T]) (Entry[T], error) {
 		}
 		e.Value, e.ETag, e.Age, e.Source = old.Value, old.ETag, r.took, Loaded
 		return e, nil
-	case errors.Is(r.err, f.notFound), errors.Is(r.err, ErrNotFound):
+	case errors.Is(r.err, ErrNotFound):
 		return Entry[T]{}, f.absent(r.err)
 	case f.opts.NotFound != nil && errors.Is(r.err, f.opts.NotFound):
 		return Entry[T]{}, f.absent(r.err)
@@ -283,15 +282,17 @@ func (f *flight[T]) settle(r loaded[T]) (Entry[T], error) {
 	return Entry[T]{}, &LoadError{Err: r.err}
 }
 
-// absent is an error that Is ErrNotFound, Options.NotFound and what the loader said.
+// absent is an error that Is ErrNotFound, Options.NotFound and what the loader said, without saying it twice.
 func (f *flight[T]) absent(err error) error {
 	switch {
 	case err == ErrNotFound, err == f.opts.NotFound:
 		return f.notFound
-	case errors.Is(err, ErrNotFound) && errors.Is(err, f.notFound):
-		return err
+	case !errors.Is(err, ErrNotFound):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case f.opts.NotFound != nil && !errors.Is(err, f.opts.NotFound):
+		return fmt.Errorf("%w: %w", f.notFound, err)
 	}
-	return fmt.Errorf("%w: %w", f.notFound, err)
+	return err
 }
 
 // isPrivate reports whether an error stems from the context of the call that started the flight: its loader held on to

@@ -21,6 +21,7 @@ type nodes struct {
 	tell      func(RedisEvent)
 	recovered func() // a node answers again
 	cached    bool   // the client has a cache of its own, which reads must pass around
+	obeys     bool   // the client ends a call at the deadline of its context
 
 	single *node       // of a client with one server
 	known  atomic.Bool // a cluster's slots have been learnt, so that asking for a key's master needs no I/O
@@ -45,8 +46,14 @@ func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, te
 	switch client := rdb.(type) {
 	case *redis.Client:
 		ns.cached = client.Options().ClientSideCacheConfig != nil || client.Options().ClientSideCache != nil
+		ns.obeys = client.Options().ContextTimeoutEnabled
 		ns.single.fly = ns.single.flyMulti
-	default: // an AutoPipeliner may stand before a cluster
+	case *redis.ClusterClient:
+		ns.obeys = client.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		ns.obeys = client.Options().ContextTimeoutEnabled
+	}
+	if ns.single.fly == nil { // an AutoPipeliner may stand before a cluster
 		ns.single.fly = ns.single.flyPipelined
 	}
 	return ns
@@ -194,7 +201,8 @@ type clocked interface{ ServerTime() int64 }
 // step runs one atomic step on a node, within the time that one step has. It may be executed twice.
 func step[R clocked](ctx context.Context, n *node, op string, run func(context.Context, script.Runner) (R, error)) (R, error) {
 	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (result R, err error) {
-		err = unbroken(ctx, func() error { result, err = run(ctx, r); return err })
+		until, _ := ctx.Deadline() // within has set one
+		err = unbroken(until, func() error { result, err = run(ctx, r); return err })
 		return result, err
 	})
 }

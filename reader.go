@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,11 +48,40 @@ type node struct {
 // has left: a read that begins after a write was acknowledged must see it.
 type trip struct {
 	args   []any          // the command line of an MGET: the names follow the first
+	two    [2]any         // where args begin: most trips carry one name
 	index  map[string]int // of the names, once there are several
-	values []any          // of the names: a string, an error, or nil for a key that does not exist
+	one    reply          // the reply, when there is one name
+	values []any          // the replies, when there are several: a string, an error, or nil for a key that does not exist
 	err    error
 	number uint64        // of its departure; guarded by node.mu
-	done   chan struct{} // closed when values or err are set
+	done   chan struct{} // closed when the replies or err are set
+}
+
+// reply is what a trip brought for one name.
+type reply struct {
+	value string
+	found bool
+	err   error
+}
+
+func newTrip() *trip {
+	t := &trip{done: make(chan struct{})}
+	t.args = t.two[:1]
+	return t
+}
+
+// reply returns what the trip brought for the name at i.
+func (t *trip) reply(i int) reply {
+	if t.values == nil {
+		return t.one
+	}
+	switch v := t.values[i].(type) {
+	case string:
+		return reply{value: v, found: true}
+	case error:
+		return reply{err: v}
+	}
+	return reply{}
 }
 
 // get reads a value. An error is ctx's, or says that Redis failed. With hint, "not found" may be as old as a trip that
@@ -74,17 +104,9 @@ func (n *node) get(ctx context.Context, name string, hint bool) (value string, f
 		if t.err != nil {
 			return "", false, t.err
 		}
-		switch v := t.values[i].(type) {
-		case nil:
-			if ours || hint {
-				return "", false, nil
-			}
-		case error:
-			return "", false, v
-		case string:
-			if ours {
-				return v, true, nil
-			}
+		r := t.reply(i)
+		if ours || r.err != nil || hint && !r.found {
+			return r.value, r.found, r.err
 		}
 	}
 }
@@ -114,7 +136,7 @@ func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 		}
 	}
 	if t == nil || len(t.args) > n.roomLocked() {
-		t = &trip{args: make([]any, 1, 2), done: make(chan struct{})}
+		t = newTrip()
 		n.gathering = append(n.gathering, t)
 	}
 	i = t.add(name)
@@ -193,8 +215,7 @@ func (f *flusher) run() {
 			return
 		}
 		t := n.gathering[0]
-		n.gathering[0] = nil
-		n.gathering = n.gathering[1:]
+		n.gathering = slices.Delete(n.gathering, 0, 1)
 		n.departed++
 		t.number = n.departed
 		f.trip, f.left = t, time.Now()
@@ -204,8 +225,11 @@ func (f *flusher) run() {
 		n.tripKeys.Add(uint64(len(t.names())))
 
 		f.timer.Reset(n.timeout)
-		ctx := deadlineContext{context.Background(), f.left.Add(n.timeout)}
-		err := unbroken(ctx, func() error { return n.fly(ctx, t) })
+		ctx, until := context.Background(), f.left.Add(n.timeout)
+		if n.obeys {
+			ctx = deadlineContext{ctx, until}
+		}
+		err := unbroken(until, func() error { return n.fly(ctx, t) })
 		f.timer.Stop()
 
 		n.mu.Lock()
@@ -214,9 +238,9 @@ func (f *flusher) run() {
 		}
 		delete(n.out, f)
 		if err == nil {
-			for _, v := range t.values {
-				if s, ok := v.(string); ok {
-					n.size += (len(s) - n.size) / 8
+			for i := range t.names() {
+				if r := t.reply(i); r.found {
+					n.size += (len(r.value) - n.size) / 8
 				}
 			}
 		}
@@ -269,8 +293,8 @@ func (n *node) turnAway(err error, close bool) {
 	}
 }
 
-// deadlineContext adds a deadline to a context for a client that looks only at that (ContextTimeoutEnabled): it costs
-// no timer.
+// deadlineContext adds a deadline to a context without the cost of a timer: go-redis looks only at that, and only with
+// ContextTimeoutEnabled.
 type deadlineContext struct {
 	context.Context
 	deadline time.Time
@@ -300,10 +324,8 @@ func (n *node) flySingle(ctx context.Context, t *trip) error {
 	cmd := redis.NewStringCmd(ctx, t.args...)
 	switch err := n.send(ctx, cmd); {
 	case err == nil:
-		t.values = []any{cmd.Val()}
-	case errors.Is(err, redis.Nil), isForeign(err):
-		t.values = []any{nil}
-	default:
+		t.one = reply{value: cmd.Val(), found: true}
+	case !errors.Is(err, redis.Nil) && !isForeign(err):
 		return err
 	}
 	return nil

@@ -194,8 +194,8 @@ func firstTransport(errs []error) error {
 // outdate makes this process forget what it holds of keys that were written.
 func (c *core[T]) outdate(keys ...string) {
 	for _, key := range keys {
+		c.filling.remove(key, nil) // first: what is registered is what singleflight has
 		c.flights.Forget(key)
-		c.filling.remove(key, nil)
 	}
 	c.memory.forget(keys...)
 }
