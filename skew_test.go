@@ -194,6 +194,7 @@ func TestAClockThatJumps(t *testing.T) {
 func TestFailoverToAnotherClock(t *testing.T) {
 	for _, skew := range skews {
 		synctest.Test(t, func(t *testing.T) {
+			patient(t)
 			first, second := redistest.Fake(t), redistest.Fake(t)
 			skewed(t, second, skew)
 			to := &switched{to: first}

@@ -96,6 +96,7 @@ func eachSilence(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, cli
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				patient(t)
 				s := redistest.Fake(t)
 				p := redistest.NewProxy(t, s)
 				client := func() redis.UniversalClient { return twoWays{s.Client(t), p.Client(t)} }
