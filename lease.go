@@ -81,7 +81,7 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 		f.leave()
 		return &outcome[T]{entry: e, err: err, validAt: always}
 	}
-	epoch := f.memory.now()
+	down, epoch := f.isDown(), f.memory.now()
 	o := &outcome[T]{validAt: f.seq.Add(1)}
 	ctx, landed := f.begin()
 	var r loaded[T]
@@ -103,8 +103,7 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	default:
 		lasts = min(f.opts.FailureBackoff, memoryTTL)
 	}
-	down := f.isDown()
-	if down {
+	if down = down && f.isDown() && f.memory.now() == epoch; down {
 		o.validAt = f.seq.Add(1) // no write can have been acknowledged meanwhile
 	}
 	if lasts > 0 && (down || !isTransport(cause)) {

@@ -2,6 +2,7 @@ package stockade
 
 import (
 	"context"
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +14,10 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // the client tells of every connection that a test refuses
+	if addr := os.Getenv(processVariable); addr != "" {
+		serveProcess(addr)
+		return
+	}
 	redistest.Main(m)
 }
 

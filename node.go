@@ -198,14 +198,11 @@ func (n *node) ping() {
 // clocked is a reply that carries the server's time.
 type clocked interface{ ServerTime() int64 }
 
-// step runs one atomic step on a node, within the time that one step has. It is sent once more when the connection
-// failed: the client does not always do so itself, and an executed step may be repeated.
+// step runs one atomic step on a node, within the time that one step has. It may be executed twice.
 func step[R clocked](ctx context.Context, n *node, op string, run func(context.Context, script.Runner) (R, error)) (R, error) {
-	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (R, error) {
-		result, err := run(ctx, r)
-		if isBroken(err) && ctx.Err() == nil {
-			result, err = run(ctx, r)
-		}
+	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (result R, err error) {
+		until, _ := ctx.Deadline() // within has set one
+		err = unbroken(until, func() error { result, err = run(ctx, r); return err })
 		return result, err
 	})
 }

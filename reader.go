@@ -207,14 +207,11 @@ func (f *flusher) run() {
 		n.tripKeys.Add(uint64(len(t.names())))
 
 		f.timer.Reset(n.timeout)
-		ctx := context.Background()
+		ctx, until := context.Background(), f.left.Add(n.timeout)
 		if n.obeys {
-			ctx = deadlineContext{ctx, f.left.Add(n.timeout)}
+			ctx = deadlineContext{ctx, until}
 		}
-		err := n.fly(ctx, t)
-		if isBroken(err) {
-			err = n.fly(ctx, t) // the client does not always repeat by itself
-		}
+		err := unbroken(until, func() error { return n.fly(ctx, t) })
 		f.timer.Stop()
 
 		n.mu.Lock()

@@ -238,9 +238,7 @@ func TestEarlyRefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for c.Stats().Flights > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		redistest.Eventually(t, time.Second, "one refresh", func() bool { return o.loads.Load() > 0 && c.Stats().Flights == 0 })
 		wantLoads(t, o, 1)
 		want(t, "refreshes", c.Stats().Refreshes, 1)
 	})
