@@ -36,6 +36,7 @@ type node struct {
 	mu        sync.Mutex
 	work      sync.Cond             // on mu: a trip gathers, or the node is closed
 	gathering []*trip               // guarded by mu: the last one takes more keys, those before it are full
+	places    map[string]place      // guarded by mu: of the names that gather or are out
 	out       map[*flusher]struct{} // guarded by mu: on the wire, and waited for
 	idle      int                   // guarded by mu: flushers that wait for work
 	flushers  int                   // guarded by mu: idle or out
@@ -47,14 +48,19 @@ type node struct {
 // trip is one round trip: the reads that were gathered while earlier ones were out. A caller never joins a trip that
 // has left: a read that begins after a write was acknowledged must see it.
 type trip struct {
-	args   []any          // the command line of an MGET: the names follow the first
-	two    [2]any         // where args begin: most trips carry one name
-	index  map[string]int // of the names, once there are several
-	one    reply          // the reply, when there is one name
-	values []any          // the replies, when there are several: a string, an error, or nil for a key that does not exist
+	args   []any  // the command line of an MGET: the names follow the first
+	two    [2]any // where args begin: most trips carry one name
+	one    reply  // the reply, when there is one name
+	values []any  // the replies, when there are several: a string, an error, or nil for a key that does not exist
 	err    error
-	number uint64        // of its departure; guarded by node.mu
+	number uint64        // of its departure, zero before it; guarded by node.mu
 	done   chan struct{} // closed when the replies or err are set
+}
+
+// place is where a name has boarded.
+type place struct {
+	trip *trip
+	i    int // among its names
 }
 
 // reply is what a trip brought for one name.
@@ -124,22 +130,18 @@ func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	if *arrived == unknownArrival {
 		*arrived = n.departed
 	}
-	for f := range n.out {
-		if i, ok := f.trip.find(name); ok {
-			return f.trip, i, f.trip.number > *arrived
-		}
+	if p, ok := n.places[name]; ok {
+		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived
 	}
-	if last := len(n.gathering) - 1; last >= 0 {
+	if last := len(n.gathering) - 1; last >= 0 && len(n.gathering[last].args) <= n.roomLocked() {
 		t = n.gathering[last]
-		if i, ok := t.find(name); ok {
-			return t, i, true
-		}
-	}
-	if t == nil || len(t.args) > n.roomLocked() {
+	} else {
 		t = newTrip()
 		n.gathering = append(n.gathering, t)
 	}
-	i = t.add(name)
+	i = len(t.names())
+	t.args = append(t.args, name)
+	n.places[name] = place{t, i}
 	n.callLocked()
 	return t, i, true
 }
@@ -164,26 +166,6 @@ func (n *node) roomLocked() int {
 }
 
 func (t *trip) names() []any { return t.args[1:] }
-
-func (t *trip) find(name string) (int, bool) {
-	if t.index == nil {
-		return 0, len(t.args) == 2 && t.args[1] == name
-	}
-	i, ok := t.index[name]
-	return i, ok
-}
-
-func (t *trip) add(name string) int {
-	i := len(t.args) - 1
-	if i == 1 {
-		t.index = map[string]int{t.args[1].(string): 0}
-	}
-	if t.index != nil {
-		t.index[name] = i
-	}
-	t.args = append(t.args, name)
-	return i
-}
 
 func (t *trip) land(err error) {
 	t.err = err
@@ -236,7 +218,7 @@ func (f *flusher) run() {
 		if _, waited := n.out[f]; !waited {
 			return // given up; another has taken this flusher's place
 		}
-		delete(n.out, f)
+		n.returnedLocked(f)
 		if err == nil {
 			for i := range t.names() {
 				if r := t.reply(i); r.found {
@@ -261,7 +243,7 @@ func (f *flusher) giveUp() {
 		n.mu.Unlock()
 		return
 	}
-	delete(n.out, f)
+	n.returnedLocked(f)
 	n.flushers--
 	t := f.trip
 	n.mu.Unlock()
@@ -280,16 +262,29 @@ func (n *node) turnAway(err error, close bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.gathering {
+		n.unboardLocked(t)
 		t.land(err)
 	}
 	n.gathering = nil
 	if close {
 		n.closed = true
 		for f := range n.out {
+			n.returnedLocked(f)
 			f.trip.land(err)
 		}
-		clear(n.out)
 		n.work.Broadcast()
+	}
+}
+
+// returnedLocked is for a trip that is no longer waited for on the wire.
+func (n *node) returnedLocked(f *flusher) {
+	delete(n.out, f)
+	n.unboardLocked(f.trip)
+}
+
+func (n *node) unboardLocked(t *trip) {
+	for _, name := range t.names() {
+		delete(n.places, name.(string))
 	}
 }
 
