@@ -180,8 +180,9 @@ func (n *node) changed(cause error) {
 	n.tell(RedisEvent{Op: "probe", Node: n.addr})
 }
 
-// ping asks for a sign of life.
+// ping asks for a sign of life. In a cluster another node may have taken over.
 func (n *node) ping() {
+	n.reload()
 	n.tasks.run(func() {
 		var err error
 		sent := time.Now()
