@@ -137,7 +137,7 @@ type member struct {
 }
 
 // spawnMember starts a process, which ends with the test.
-func spawnMember(t *testing.T, addr string) *member {
+func spawnMember(t testing.TB, addr string) *member {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -177,7 +177,7 @@ func spawnMember(t *testing.T, addr string) *member {
 }
 
 // await returns the first report that is looked for.
-func (m *member) await(t *testing.T, what string, is func(report) bool) report {
+func (m *member) await(t testing.TB, what string, is func(report) bool) report {
 	t.Helper()
 	timer := time.NewTimer(30 * time.Second)
 	defer timer.Stop()
@@ -196,24 +196,24 @@ func (m *member) await(t *testing.T, what string, is func(report) bool) report {
 	}
 }
 
-func (m *member) order(t *testing.T, o order) {
+func (m *member) order(t testing.TB, o order) {
 	t.Helper()
 	if err := json.NewEncoder(m.in).Encode(o); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *member) began(t *testing.T, key string) {
+func (m *member) began(t testing.TB, key string) {
 	t.Helper()
 	m.await(t, "a load", func(r report) bool { return r.Key == key && r.Began })
 }
 
-func (m *member) done(t *testing.T, key string) report {
+func (m *member) done(t testing.TB, key string) report {
 	t.Helper()
 	return m.await(t, "its callers", func(r report) bool { return r.Key == key && r.Done })
 }
 
-func (m *member) signal(t *testing.T, s os.Signal) {
+func (m *member) signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := m.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
