@@ -462,13 +462,15 @@ func TestALateAcquireLeavesNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := redistest.Fake(t)
 		p := redistest.NewProxy(t, s)
-		rdb := p.Client(t)
+		// The client hangs up, so that it does not learn of the answer.
+		rdb := p.Client(t, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 100*time.Millisecond, -1 })
 		faults := redistest.NewFaults(t)
 		rdb.AddHook(faults)
 		c := open[string](t, rdb, func(o *Options) { o.WhenRedisFails = ReturnError })
 		if _, err := c.Get(t.Context(), "other", returns("v").Load); err != nil { // so that the server knows the step
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second)
 		reached, release := faults.Block(redistest.Named("evalsha"))
 		failed := make(chan error)
 		go func() { _, err := c.Get(t.Context(), "k", returns("v").Load); failed <- err }()
@@ -478,7 +480,7 @@ func TestALateAcquireLeavesNoLease(t *testing.T) {
 		if err := <-failed; !errors.Is(err, ErrRedis) {
 			t.Errorf("got %v", err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(testTimeout)
 		p.Thaw()
 		time.Sleep(100 * time.Millisecond)
 		want(t, "leases", leases(t, s), 0)
