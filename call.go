@@ -105,19 +105,6 @@ func isTimeout(err error) bool {
 	return errors.As(err, &net) && net.Timeout()
 }
 
-// unbroken makes a call again while the connections that it meets have failed: all that were idle may have been closed
-// at once. A client without retries does not do so by itself, and one with TLS notices a closed connection only when it
-// writes. A connection that cannot be made is tried twice.
-func unbroken(until time.Time, call func() error) error {
-	const most = 32 // a server may also close whatever it is sent
-	for try := 1; ; try++ {
-		err := call()
-		if !isBroken(err) || try == most || isDial(err) && try == 2 || !time.Now().Before(until) {
-			return err
-		}
-	}
-}
-
 // isBroken reports whether a connection failed, so that another may serve at once.
 func isBroken(err error) bool {
 	return err != nil && isTransport(err) && !isTimeout(err) && !errors.Is(err, redis.ErrClosed)

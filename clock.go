@@ -71,6 +71,13 @@ func (c *clock) sample(sent time.Time, server int64) {
 	}
 }
 
+// doubt is for a connection that failed: the next one may lead to another server. It asks for a new sample.
+func (c *clock) doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken = time.Time{}
+}
+
 // correct takes a server's time unseen, after the server has found a request too late: the clock was wrong.
 func (c *clock) correct(server int64) {
 	c.mu.Lock()

@@ -154,6 +154,7 @@ func (n *node) note(op string, err error) {
 	}
 	event := RedisEvent{Op: op, Node: n.addr, Err: err, Open: n.isOpen.Load()}
 	if isTransport(err) {
+		n.clock.doubt()
 		n.reload()
 	} else if !isPassing(err) {
 		event.Misconfigured = true
@@ -179,8 +180,9 @@ func (n *node) changed(cause error) {
 	n.tell(RedisEvent{Op: "probe", Node: n.addr})
 }
 
-// ping asks for a sign of life.
+// ping asks for a sign of life. In a cluster another node may have taken over.
 func (n *node) ping() {
+	n.reload()
 	n.tasks.run(func() {
 		var err error
 		sent := time.Now()
@@ -198,11 +200,25 @@ func (n *node) ping() {
 // clocked is a reply that carries the server's time.
 type clocked interface{ ServerTime() int64 }
 
+// unbroken makes a call again while the connections that it meets have failed: all that were idle may have been closed
+// at once. A client without retries does not do so by itself, and one with TLS notices a closed connection only when it
+// writes. A connection that cannot be made is tried twice.
+func (n *node) unbroken(until time.Time, call func() error) error {
+	const most = 32 // a server may also close whatever it is sent
+	for try := 1; ; try++ {
+		err := call()
+		if !isBroken(err) || try == most || isDial(err) && try == 2 || !time.Now().Before(until) {
+			return err
+		}
+		n.clock.doubt()
+	}
+}
+
 // step runs one atomic step on a node, within the time that one step has. It may be executed twice.
 func step[R clocked](ctx context.Context, n *node, op string, run func(context.Context, script.Runner) (R, error)) (R, error) {
 	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (result R, err error) {
 		until, _ := ctx.Deadline() // within has set one
-		err = unbroken(until, func() error { result, err = run(ctx, r); return err })
+		err = n.unbroken(until, func() error { result, err = run(ctx, r); return err })
 		return result, err
 	})
 }

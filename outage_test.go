@@ -39,6 +39,7 @@ func eachOutage(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, p *r
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				patient(t)
 				s := redistest.Fake(t)
 				p := redistest.NewProxy(t, s)
 				f(t, s, p, func() { outage.begin(p) }, func() { outage.end(p) })
@@ -46,6 +47,10 @@ func eachOutage(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, p *r
 		})
 	}
 }
+
+// patient lets the client's attempts to connect end before their bubble: each looks only once a second whether the
+// client is closed.
+func patient(t *testing.T) { t.Cleanup(func() { time.Sleep(2 * time.Second) }) }
 
 // events records what an Observer is told about Redis.
 type events struct {

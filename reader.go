@@ -211,7 +211,7 @@ func (f *flusher) run() {
 		if n.obeys {
 			ctx = deadlineContext{ctx, until}
 		}
-		err := unbroken(until, func() error { return n.fly(ctx, t) })
+		err := n.unbroken(until, func() error { return n.fly(ctx, t) })
 		f.timer.Stop()
 
 		n.mu.Lock()

@@ -96,6 +96,7 @@ func eachSilence(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, cli
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				patient(t)
 				s := redistest.Fake(t)
 				p := redistest.NewProxy(t, s)
 				client := func() redis.UniversalClient { return twoWays{s.Client(t), p.Client(t)} }
@@ -332,10 +333,12 @@ func TestManyWaitersOfOneKey(t *testing.T) {
 	}
 	wg.Go(get)
 	redistest.Eventually(t, 5*time.Second, "it loads", func() bool { return c.Stats().Loading == 1 })
-	heap, goroutines := measure()
+	start := make(chan struct{})
 	for range callers {
-		wg.Go(get)
+		wg.Go(func() { <-start; get() })
 	}
+	heap, goroutines := measure() // the callers' own goroutines included
+	close(start)
 	redistest.Eventually(t, 20*time.Second, "all wait", func() bool { return c.Stats().Misses == callers+1 })
 	time.Sleep(100 * time.Millisecond)
 	heap2, goroutines2 := measure()
@@ -344,7 +347,7 @@ func TestManyWaitersOfOneKey(t *testing.T) {
 	if each > 800 {
 		t.Errorf("%.0f B of heap for each waiter", each)
 	}
-	if more := goroutines2 - goroutines - callers; more > 10 {
+	if more := goroutines2 - goroutines; more > 10 {
 		t.Errorf("%d goroutines beyond the callers' own", more)
 	}
 	close(finish)
@@ -359,4 +362,40 @@ func measure() (heap int64, goroutines int) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc), runtime.NumGoroutine()
+}
+
+// I12: a process that waits sends at most four commands and one for each poll, however many callers it has; and a hit
+// costs one at most.
+func TestCommandsOfAWaitAndAHit(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		holder := open[string](t, s.Client(t))
+		rdb := s.Client(t)
+		faults := redistest.NewFaults(t)
+		rdb.AddHook(faults)
+		waiter := open[string](t, rdb)
+		setUp := []string{"time", "eval"}
+		for _, load := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second} {
+			waiters := make([]*Cache[string], 200) // callers of one process
+			for i := range waiters {
+				waiters[i] = waiter
+			}
+			before, polls, waits := faults.Count()-faults.Count(setUp...), waiter.Stats().Polls, waiter.Stats().Waits
+			lag(t, holder, waiters, load.String(), load, nil)
+			sent := faults.Count() - faults.Count(setUp...) - before
+			polls, waits = waiter.Stats().Polls-polls, waiter.Stats().Waits-waits
+			t.Logf("a load of %v: %d commands, %d polls", load, sent, polls)
+			// Two more for callers that read between the first one's read and its flight; and who came after the value
+			// has a hit and no wait.
+			if waits == 1 && sent > 4+2+int(polls) {
+				t.Errorf("a load of %v: %d commands, %d polls", load, sent, polls)
+			}
+		}
+		before := faults.Count() - faults.Count(setUp...)
+		for range 100 {
+			if v, err := waiter.Get(t.Context(), "3s", returns("own").Load); v != "v" || err != nil {
+				t.Errorf("got %q, %v", v, err)
+			}
+		}
+		want(t, "commands of 100 hits", faults.Count()-faults.Count(setUp...)-before, 100)
+	})
 }
