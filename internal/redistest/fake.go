@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // FakeServer is a miniredis whose keys expire by the clock, and which no socket leads to: it works in a synctest
@@ -33,9 +34,14 @@ func Fake(t testing.TB) *FakeServer {
 
 // Options returns the options of a client that suits a bubble. Its address is a number, so that nobody asks a resolver
 // for it. Its pool never runs dry: whoever waits for a connection does so by a timer that go-redis shares among all
-// clients of the process, and the runtime kills a process in which a timer leaves its bubble.
+// clients of the process, and the runtime kills a process in which a timer leaves its bubble. Maintenance notifications
+// are off: go-redis holds a mutex over the handshake that asks for them, and while somebody waits for a mutex the time of
+// a bubble stands still.
 func (s *FakeServer) Options() *redis.Options {
-	return &redis.Options{Addr: "127.0.0.1:0", Dialer: s.Dial, PoolSize: 1000}
+	return &redis.Options{
+		Addr: "127.0.0.1:0", Dialer: s.Dial, PoolSize: 1000,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 // Client returns a client with a pool of its own, closed when the test ends.
