@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockade-cache/stockade/internal/script"
 )
 
@@ -104,17 +106,19 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	default:
 		lasts = min(f.opts.FailureBackoff, memoryTTL)
 	}
-	down := f.isDown()
-	if down {
-		o.validAt = f.seq.Add(1) // no write can have been acknowledged meanwhile
-	}
-	if lasts > 0 && (down || !isTransport(cause)) {
+	// Who arrived after the load began does not have its outcome: another process may still reach Redis, and may have had
+	// a write acknowledged meanwhile. Such a caller goes round, and meets what is remembered.
+	if lasts > 0 && (f.isDown() || !isTransport(cause) && !takesWrites(cause)) {
 		now := time.Now()
 		f.memory.remember(f.key, epoch, remembered[T]{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})
 	}
 	f.tellLoad(LoadEvent{Key: f.key, Took: r.took, Outcome: NotStored}, o)
 	return o
 }
+
+// takesWrites reports whether a server that refused an acquire so would acknowledge an invalidation all the same: it is
+// full, or the key holds something foreign. What is loaded meanwhile must not be remembered.
+func takesWrites(refusal error) bool { return redis.IsOOMError(refusal) || isForeign(refusal) }
 
 // isDown reports whether the key's node does not answer.
 func (f *flight[T]) isDown() bool {
