@@ -21,6 +21,7 @@ type clock struct {
 	mu    sync.Mutex
 	trip  time.Duration // guarded by mu: how long the reply took that offset comes from
 	taken time.Time     // guarded by mu: when it came
+	ahead time.Duration // guarded by mu: of the server's clock, offset may be at most
 }
 
 func newClock() *clock { return &clock{start: time.Now()} }
@@ -39,6 +40,17 @@ func (c *clock) after(d time.Duration) int64 {
 		return 0
 	}
 	return now + d.Microseconds()
+}
+
+// reached is after for what must not happen later than d from now: the server's clock has passed it by then, but for
+// the drift since the last sample.
+func (c *clock) reached(d time.Duration) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if us := c.after(d); us != 0 {
+		return us - c.ahead.Microseconds() - 1
+	}
+	return 0
 }
 
 // old reports whether the clock needs a new sample.
@@ -64,7 +76,7 @@ func (c *clock) sample(sent time.Time, server int64) {
 	agrees := apart.Abs() <= (trip+c.trip)/2+clockDrift
 	if c.taken.IsZero() || trip <= c.trip || !agrees || received.Sub(c.taken) > clockSampleAge {
 		c.offset.Store(offset)
-		c.trip, c.taken = trip, received
+		c.trip, c.taken, c.ahead = trip, received, trip/2
 	}
 }
 
@@ -73,5 +85,5 @@ func (c *clock) correct(server int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offset.Store(server - time.Since(c.start).Microseconds())
-	c.trip, c.taken = time.Second, time.Now() // the next sample is better
+	c.trip, c.taken, c.ahead = time.Second, time.Now(), 0 // the next sample is better
 }

@@ -40,8 +40,8 @@ func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
 	over := time.Now().Add(timeout)
 	err := c.set(ctx, names, e, over)
 	if isUnknown(err) {
-		// Until then the write may still happen.
-		c.sleepUntil(over)
+		// Until then the write may still happen. The server's clock may have drifted since it was sampled.
+		c.sleepUntil(over.Add(clockDrift))
 	}
 	return err
 }
@@ -56,7 +56,7 @@ func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over 
 		}
 		// With an unknown clock the server says that it is too late, and its time with it.
 		now, _ := n.clock.now()
-		notAfter := n.clock.after(time.Until(over))
+		notAfter := n.clock.reached(time.Until(over))
 		ms := now / 1000
 		entry, err := c.format.encode(head{
 			token: newToken(), loadedAt: max(ms-e.Age.Milliseconds(), 0),
