@@ -321,8 +321,8 @@ func (o Options) complete() (Options, error) {
 	if o.FailureBackoff == 0 {
 		o.FailureBackoff = defaultFailureBackoff
 	}
-	if o.FailureBackoff > 0 && o.FailureBackoff < time.Millisecond {
-		return o, configError("FailureBackoff", o.FailureBackoff, "below 1 ms")
+	if o.FailureBackoff > 0 && o.FailureBackoff < time.Millisecond || o.FailureBackoff > maxLifetime {
+		return o, configError("FailureBackoff", o.FailureBackoff, "must be from 1 ms to 100 years, or negative for off")
 	}
 	for _, d := range []struct {
 		field string
@@ -340,7 +340,7 @@ func (o Options) complete() (Options, error) {
 			return o, configError(d.field, *d.value, "must be from 1 ms to 100 years")
 		}
 	}
-	if o.LeaseTTL < 4*o.RedisTimeout {
+	if o.LeaseTTL/4 < o.RedisTimeout {
 		return o, configError("LeaseTTL", o.LeaseTTL, "must be at least 4 × RedisTimeout ("+o.RedisTimeout.String()+"), or a renewal could come too late")
 	}
 	if o.MaxLoads == 0 {
@@ -359,7 +359,7 @@ func (o Options) policy() Policy {
 	return Policy{TTL: o.TTL, Jitter: o.Jitter, StaleFor: o.StaleFor, KeepFor: o.KeepFor, EarlyRefresh: o.EarlyRefresh, AbsentTTL: o.AbsentTTL}
 }
 
-// maxLifetime bounds every lifetime, so that sums of them and of a date fit everywhere.
+// maxLifetime bounds every lifetime, so that two of them and a date fit everywhere.
 const maxLifetime = 100 * 365 * 24 * time.Hour
 
 // with returns the policy with the non-zero fields of p. In a complete policy negative is off.

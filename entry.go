@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"time"
 	"unsafe"
@@ -276,5 +277,7 @@ func (h head) at(now int64) state {
 // lifetimes are how long one entry lives in its states, drawn from a Policy and from what the loader chose.
 type lifetimes struct{ fresh, stale, keep time.Duration }
 
-// total is how long Redis keeps the entry.
-func (l lifetimes) total() time.Duration { return l.fresh + l.stale + l.keep }
+// total is how long Redis keeps the entry. Three of the longest lifetimes are more than a Duration holds.
+func (l lifetimes) total() time.Duration {
+	return l.fresh + l.stale + min(l.keep, math.MaxInt64-l.fresh-l.stale)
+}
