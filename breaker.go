@@ -86,9 +86,16 @@ func (b *breaker) failed(cause error) {
 // note tells the breaker how a call ended.
 func (b *breaker) note(err error) {
 	switch {
-	case err == nil, errors.Is(err, redis.Nil), !isTransport(err) && !errors.Is(err, context.Canceled):
-		b.succeeded()
-	case isTransport(err) && !errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrClosed), errors.Is(err, context.Canceled):
+	case err != nil && (isTransport(err) || isIdle(err)):
 		b.failed(err)
+	default:
+		b.succeeded()
 	}
+}
+
+// isIdle reports whether a server refuses every request, a probe too, until its state has changed. Most clients repeat
+// such a request until its time is over.
+func isIdle(err error) bool {
+	return redis.IsLoadingError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }

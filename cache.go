@@ -26,7 +26,6 @@ package stockade
 
 import (
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -233,7 +232,7 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 			}
 			return c.answer(flight, last)
 		}
-		errors.As(flight.err, &last)
+		last = asLoadError(flight.err)
 	}
 }
 

@@ -49,6 +49,7 @@ func TestOneLoadInTheFleet(t *testing.T) {
 	})
 }
 
+// I1: what began to load before an acknowledged Invalidate is neither stored nor returned after it.
 func TestInvalidateBeatsTheLoadInFlight(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		a, b := open[string](t, s.Client(t)), open[string](t, s.Client(t))

@@ -59,32 +59,20 @@ func (timeoutError) Temporary() bool { return true }
 
 // within gives a call d to answer, whatever the client's own time-outs and retries are, and stops waiting when ctx
 // ends. The call itself goes on, on a goroutine that tasks own: go-redis does not watch a context while it waits for a
-// reply. late, when not nil, is given an answer that nobody waits for any more.
-func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(context.Context) (R, error), late func(R, error)) (R, error) {
+// reply. An answer that nobody waits for any more is dropped.
+func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(context.Context) (R, error)) (R, error) {
 	type answer struct {
 		r   R
 		err error
 	}
-	var (
-		none     R
-		answered = make(chan answer, 1)
-		mu       sync.Mutex
-		gone     bool // guarded by mu: nobody waits
-	)
+	answered := make(chan answer, 1)
 	limited, cancel := context.WithTimeoutCause(ctx, d, timeoutError{d})
 	started := t.run(func() {
 		defer cancel()
 		r, err := call(limited)
-		mu.Lock()
-		left := gone
-		if !left {
-			answered <- answer{r, err}
-		}
-		mu.Unlock()
-		if left && late != nil {
-			late(r, err)
-		}
+		answered <- answer{r, err}
 	})
+	var none R
 	if !started {
 		cancel()
 		return none, ErrClosed
@@ -94,13 +82,10 @@ func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(con
 		return a.r, a.err
 	case <-limited.Done():
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	select {
 	case a := <-answered: // at the last moment
 		return a.r, a.err
 	default:
-		gone = true
 		return none, context.Cause(limited)
 	}
 }
@@ -120,9 +105,28 @@ func isTimeout(err error) bool {
 	return errors.As(err, &net) && net.Timeout()
 }
 
+// unbroken makes a call again while the connections that it meets have failed: all that were idle may have been closed
+// at once. A client without retries does not do so by itself, and one with TLS notices a closed connection only when it
+// writes. A connection that cannot be made is tried twice.
+func unbroken(until time.Time, call func() error) error {
+	const most = 32 // a server may also close whatever it is sent
+	for try := 1; ; try++ {
+		err := call()
+		if !isBroken(err) || try == most || isDial(err) && try == 2 || !time.Now().Before(until) {
+			return err
+		}
+	}
+}
+
 // isBroken reports whether a connection failed, so that another may serve at once.
 func isBroken(err error) bool {
 	return err != nil && isTransport(err) && !isTimeout(err) && !errors.Is(err, redis.ErrClosed)
+}
+
+// isDial reports whether a connection could not be made.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // isPassing reports whether a server refused a request for a state that it leaves by itself.

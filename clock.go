@@ -20,8 +20,8 @@ type clock struct {
 
 	mu    sync.Mutex
 	trip  time.Duration // guarded by mu: how long the reply took that offset comes from
+	ahead time.Duration // guarded by mu: of the server's clock, this one may be
 	taken time.Time     // guarded by mu: when it came
-	ahead time.Duration // guarded by mu: of the server's clock, offset may be at most
 }
 
 func newClock() *clock { return &clock{start: time.Now()} }
@@ -32,25 +32,16 @@ func (c *clock) now() (us int64, known bool) {
 	return offset + time.Since(c.start).Microseconds(), offset != 0
 }
 
-// after returns the server's time at d from now, in µs, or zero while the clock is unknown: a time that has passed,
-// so that a step that may not run late answers with its own clock instead.
+// after returns a server's time, in µs, that has passed for certain at d from now. It is zero while the clock is
+// unknown, so that a step that may not run late answers with its own clock instead.
 func (c *clock) after(d time.Duration) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now, known := c.now()
 	if !known {
 		return 0
 	}
-	return now + d.Microseconds()
-}
-
-// reached is after for what must not happen later than d from now: the server's clock has passed it by then, but for
-// the drift since the last sample.
-func (c *clock) reached(d time.Duration) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if us := c.after(d); us != 0 {
-		return us - c.ahead.Microseconds() - 1
-	}
-	return 0
+	return now + (d - c.ahead).Microseconds()
 }
 
 // old reports whether the clock needs a new sample.
@@ -76,7 +67,7 @@ func (c *clock) sample(sent time.Time, server int64) {
 	agrees := apart.Abs() <= (trip+c.trip)/2+clockDrift
 	if c.taken.IsZero() || trip <= c.trip || !agrees || received.Sub(c.taken) > clockSampleAge {
 		c.offset.Store(offset)
-		c.trip, c.taken, c.ahead = trip, received, trip/2
+		c.trip, c.ahead, c.taken = trip, trip/2, received
 	}
 }
 
@@ -85,5 +76,5 @@ func (c *clock) correct(server int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offset.Store(server - time.Since(c.start).Microseconds())
-	c.trip, c.taken, c.ahead = time.Second, time.Now(), 0 // the next sample is better
+	c.trip, c.ahead, c.taken = time.Second, 0, time.Now() // the next sample is better
 }

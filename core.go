@@ -128,9 +128,15 @@ func (c *core[T]) look(ctx context.Context, key string, hint bool) (sight[T], er
 	if err != nil || !found {
 		return sight[T]{}, err
 	}
-	now, _ := n.clock.now() // known: the first trip brought it
+	now, known := n.clock.now()
+	if !known {
+		return sight[T]{}, errNoTime
+	}
 	return c.judge(value, now/1000), nil
 }
+
+// errNoTime says that the first trip, which asks for the server's time too, did not get it.
+var errNoTime = errors.New("the server does not tell its time")
 
 // judge decodes a stored value and says what may be done with it.
 func (c *core[T]) judge(value string, now int64) sight[T] {

@@ -178,21 +178,28 @@ func (f format[T]) decode(s string) (e stored[T], err error) {
 		return e, nil
 	}
 	e.etag = etag
-	switch {
-	case f.raw:
-		*any(&e.value).(*[]byte), err = splitBytes(payload)
-	case f.codec != nil:
-		var b []byte
-		if b, err = splitBytes(payload); err == nil {
-			err = f.codec.Unmarshal(b, &e.value)
-		}
-	default:
-		err = msgpack.Unmarshal(bytesOf(payload), &e.value)
+	if f.raw {
+		b, err := splitBytes(payload)
+		e.value = *(*T)(unsafe.Pointer(&b)) // T is []byte
+		return e, err
 	}
+	e.value, err = f.decodeValue(payload)
 	if err != nil {
 		return stored[T]{}, fmt.Errorf("%w: %w", errUndecodable, err)
 	}
 	return e, nil
+}
+
+func (f format[T]) decodeValue(payload string) (v T, err error) {
+	if f.codec == nil {
+		err = msgpack.Unmarshal(bytesOf(payload), &v)
+		return v, err
+	}
+	b, err := splitBytes(payload)
+	if err == nil {
+		err = f.codec.Unmarshal(b, &v)
+	}
+	return v, err
 }
 
 // splitString reads one msgpack string from the front of s.

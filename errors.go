@@ -53,6 +53,12 @@ func (e *LoadError) Error() string {
 
 func (e *LoadError) Unwrap() error { return e.Err }
 
+func asLoadError(err error) *LoadError {
+	var failed *LoadError
+	errors.As(err, &failed)
+	return failed
+}
+
 // PanicError is the Err of a [LoadError] whose loader panicked, or called [runtime.Goexit] (then Value is "runtime.Goexit").
 type PanicError struct {
 	Value any

@@ -280,7 +280,12 @@ func crash[T any](t testing.TB, s redistest.Server, c *Cache[T], key string, lea
 
 func TestOverloadSkipsRefreshesAndBoundsLoads(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
-		c := open[string](t, s.Client(t), func(o *Options) { o.MaxLoads = 2; o.TTL = 50 * time.Millisecond; o.StaleFor = time.Hour; o.LoadTimeout = time.Second })
+		c := open[string](t, s.Client(t), func(o *Options) {
+			o.MaxLoads = 2
+			o.TTL = 50 * time.Millisecond
+			o.StaleFor = time.Hour
+			o.LoadTimeout = time.Second
+		})
 		if err := c.Set(t.Context(), "stale", "v"); err != nil {
 			t.Fatal(err)
 		}

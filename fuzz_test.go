@@ -1,9 +1,9 @@
 package stockade
 
 import (
-	"encoding/json"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +19,6 @@ type row struct {
 	Parts []string
 	Next  *row
 }
-
-// jsonCodec is a codec whose payload is embedded as bytes.
-type jsonCodec struct{}
-
-func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }
-func (jsonCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
 
 var token = strings.Repeat("t", script.TokenLen)
 
@@ -62,6 +56,24 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// A value that claims more than it has costs no memory that stays.
+func TestDecodingOfCutValuesIsBounded(t *testing.T) {
+	f := newFormat[row](nil)
+	cut := string(head{token: token}.append(nil)) + "\xa0\x81\xdb\x30\x00\x00\x00x" // a map whose key has 800 MB
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const times = 20
+	for range times {
+		if _, err := f.decode(cut); err == nil {
+			t.Fatal("decoded")
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / times; each > 3<<20 {
+		t.Errorf("%d bytes each", each)
+	}
+}
+
 // What is encoded decodes to itself.
 func FuzzEncode(f *testing.F) {
 	f.Add("", "", int64(0), int64(0), int64(0), int64(0))
@@ -71,11 +83,11 @@ func FuzzEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, etag, value string, loadedAt, freshUntil, staleUntil, cost int64) {
 		const positive = math.MaxInt64 // times are
 		h := head{token: token, loadedAt: loadedAt & positive, freshUntil: freshUntil & positive, staleUntil: staleUntil & positive, cost: cost & positive}
-		roundTrip(t, nil, h, etag, value)
-		roundTrip(t, nil, h, etag, []byte(value))
-		roundTrip(t, nil, h, etag, row{Name: value, Count: cost, Parts: []string{etag, value}, Next: &row{Name: etag}})
-		roundTrip(t, nil, h, etag, map[string]int64{value: loadedAt})
-		roundTrip(t, jsonCodec{}, h, etag, cost)
+		encodesAndDecodes(t, nil, h, etag, value)
+		encodesAndDecodes(t, nil, h, etag, []byte(value))
+		encodesAndDecodes(t, nil, h, etag, row{Name: value, Count: cost, Parts: []string{etag, value}, Next: &row{Name: etag}})
+		encodesAndDecodes(t, nil, h, etag, map[string]int64{value: loadedAt})
+		encodesAndDecodes(t, jsonCodec{}, h, etag, cost)
 		e, err := newFormat[string](nil).decode(string(encodeAbsent(h)))
 		h.kind = kindAbsent
 		if err != nil || e.head != h {
@@ -84,7 +96,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-func roundTrip[T any](t *testing.T, codec Codec, h head, etag string, value T) {
+func encodesAndDecodes[T any](t *testing.T, codec Codec, h head, etag string, value T) {
 	t.Helper()
 	f := newFormat[T](codec)
 	b, err := f.encode(h, etag, value)

@@ -54,8 +54,7 @@ func (f *flight[T]) loadLeased(l lease) *outcome[T] {
 		o.err = err
 	default:
 		o.err, o.private = err, f.isPrivate(err)
-		var failed *LoadError
-		if errors.As(err, &failed) && !o.private {
+		if failed := asLoadError(err); failed != nil && !o.private {
 			failed.stamp = l.stamp
 			f.fail(l, failed)
 		} else {
@@ -84,7 +83,7 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 		f.leave()
 		return &outcome[T]{entry: e, err: err, validAt: always}
 	}
-	epoch := f.memory.now()
+	down, epoch := f.isDown(), f.memory.now()
 	o := &outcome[T]{validAt: f.seq.Add(1)}
 	ctx, landed := f.begin()
 	var r loaded[T]
@@ -107,18 +106,16 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 		lasts = min(f.opts.FailureBackoff, memoryTTL)
 	}
 	// Who arrived after the load began does not have its outcome: another process may still reach Redis, and may have had
-	// a write acknowledged meanwhile. Such a caller goes round, and meets what is remembered.
-	if lasts > 0 && (f.isDown() || !isTransport(cause) && !takesWrites(cause)) {
+	// a write acknowledged meanwhile. Such a caller goes round, and meets what is remembered: nothing while the server is
+	// full, for then it refuses leases and acknowledges invalidations.
+	down = down && f.isDown()
+	if lasts > 0 && (down || !isTransport(cause) && !redis.IsOOMError(cause)) {
 		now := time.Now()
 		f.memory.remember(f.key, epoch, remembered[T]{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})
 	}
 	f.tellLoad(LoadEvent{Key: f.key, Took: r.took, Outcome: NotStored}, o)
 	return o
 }
-
-// takesWrites reports whether a server that refused an acquire so would acknowledge an invalidation all the same: it is
-// full, or the key holds something foreign. What is loaded meanwhile must not be remembered.
-func takesWrites(refusal error) bool { return redis.IsOOMError(refusal) || isForeign(refusal) }
 
 // isDown reports whether the key's node does not answer.
 func (f *flight[T]) isDown() bool {
@@ -278,7 +275,7 @@ func (f *flight[T]) settle(r loaded[T]) (Entry[T], error) {
 		}
 		e.Value, e.ETag, e.Age, e.Source = old.Value, old.ETag, r.took, Loaded
 		return e, nil
-	case errors.Is(r.err, f.notFound), errors.Is(r.err, ErrNotFound):
+	case errors.Is(r.err, ErrNotFound):
 		return Entry[T]{}, f.absent(r.err)
 	case f.opts.NotFound != nil && errors.Is(r.err, f.opts.NotFound):
 		return Entry[T]{}, f.absent(r.err)
@@ -288,15 +285,17 @@ func (f *flight[T]) settle(r loaded[T]) (Entry[T], error) {
 	return Entry[T]{}, &LoadError{Err: r.err}
 }
 
-// absent is an error that Is ErrNotFound, Options.NotFound and what the loader said.
+// absent is an error that Is ErrNotFound, Options.NotFound and what the loader said, without saying it twice.
 func (f *flight[T]) absent(err error) error {
 	switch {
 	case err == ErrNotFound, err == f.opts.NotFound:
 		return f.notFound
-	case errors.Is(err, ErrNotFound) && errors.Is(err, f.notFound):
-		return err
+	case !errors.Is(err, ErrNotFound):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case f.opts.NotFound != nil && !errors.Is(err, f.opts.NotFound):
+		return fmt.Errorf("%w: %w", f.notFound, err)
 	}
-	return fmt.Errorf("%w: %w", f.notFound, err)
+	return err
 }
 
 // isPrivate reports whether an error stems from the context of the call that started the flight: its loader held on to

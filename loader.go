@@ -103,8 +103,7 @@ func (c *core[T]) join(ctx context.Context, key string, policy Policy, load sour
 // keeps its cause.
 func (c *core[T]) answer(o joined[T], last *LoadError) (Entry[T], error) {
 	if o.err != nil {
-		var failed *LoadError
-		if last != nil && errors.As(o.err, &failed) && failed.Remote && failed.stamp == last.stamp {
+		if failed := asLoadError(o.err); last != nil && failed != nil && failed.Remote && failed.stamp == last.stamp {
 			return Entry[T]{}, last
 		}
 		return Entry[T]{}, o.err
@@ -171,6 +170,14 @@ func (f *flight[T]) fill() *outcome[T] {
 		}
 		sent := f.seq.Add(1)
 		a, err := f.acquire(token, wait.stamp)
+		var saw sight[T]
+		switch {
+		case err != nil || a.Status != script.Hit:
+		case a.Inline:
+			saw = f.judge(a.Value, a.Time/1000)
+		default:
+			sent, saw, err = f.lookAgain()
+		}
 		if err != nil {
 			return f.loadUnleased(token, err)
 		}
@@ -180,12 +187,6 @@ func (f *flight[T]) fill() *outcome[T] {
 		f.leave()
 		switch a.Status {
 		case script.Hit:
-			var saw sight[T]
-			if a.Inline {
-				saw = f.judge(a.Value, a.Time/1000)
-			} else if sent, saw, err = f.lookAgain(); err != nil {
-				continue // the acquire will meet the same failure
-			}
 			if saw.state == fresh || saw.state == stale {
 				return f.found(saw, wait.waited, sent)
 			}
@@ -198,7 +199,7 @@ func (f *flight[T]) fill() *outcome[T] {
 			wait.err = &LoadError{Remote: true, Err: errors.New(a.Message), stamp: a.Stamp}
 			return &outcome[T]{err: wait.err, validAt: sent}
 		case script.Busy:
-			if wait.err = wait.for_(a); wait.err != nil {
+			if wait.err = wait.pause(a); wait.err != nil {
 				return f.failed(wait.err)
 			}
 		}
@@ -233,7 +234,13 @@ func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error)
 			return a, err
 		}
 		a, err = step(f.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (script.Acquired, error) {
-			return script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.seen(), waited)
+			a, err := script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.seen(), waited)
+			if err == nil && a.Status == script.Granted && ctx.Err() != nil {
+				// Too late: nobody waits for the answer any more.
+				_, _ = script.Release(context.WithoutCancel(ctx), r, f.names, token, f.channel)
+				return a, context.Cause(ctx)
+			}
+			return a, err
 		})
 		if err != nil || a.Status != script.TooLate {
 			return a, err
@@ -296,8 +303,8 @@ type waiting[T any] struct {
 	err    error // that ended it
 }
 
-// for_ waits until the lease may be free, or the value there.
-func (w *waiting[T]) for_(busy script.Acquired) error {
+// pause waits until the lease may be free, or the value there.
+func (w *waiting[T]) pause(busy script.Acquired) error {
 	f := w.flight
 	if !w.waited {
 		w.waited, w.begun = true, time.Now()
@@ -314,8 +321,7 @@ func (w *waiting[T]) for_(busy script.Acquired) error {
 		return ErrLoadTimeout
 	}
 	// A lease that expires sends no wake; a millisecond later it is gone for certain.
-	pause := min(busy.PTTL+time.Millisecond, pollDelay(first, w.polls, spread, rand.Float64()), budget)
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(min(busy.PTTL+time.Millisecond, pollDelay(first, w.polls, spread, rand.Float64()), budget))
 	defer timer.Stop()
 	select {
 	case <-w.waiter.C:

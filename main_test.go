@@ -2,15 +2,24 @@ package stockade
 
 import (
 	"context"
+	"os"
 	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	logging.Disable() // the client tells of every connection that a test refuses
+	if addr := os.Getenv(processVariable); addr != "" {
+		serveProcess(addr)
+		return
+	}
+	redistest.Main(m)
+}
 
 // open returns a cache that is closed when the test ends.
 func open[T any](t testing.TB, rdb redis.UniversalClient, change ...func(*Options)) *Cache[T] {

@@ -21,6 +21,7 @@ type nodes struct {
 	tell      func(RedisEvent)
 	recovered func() // a node answers again
 	cached    bool   // the client has a cache of its own, which reads must pass around
+	obeys     bool   // the client ends a call at the deadline of its context
 
 	single *node       // of a client with one server
 	known  atomic.Bool // a cluster's slots have been learnt, so that asking for a key's master needs no I/O
@@ -45,15 +46,21 @@ func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, te
 	switch client := rdb.(type) {
 	case *redis.Client:
 		ns.cached = client.Options().ClientSideCacheConfig != nil || client.Options().ClientSideCache != nil
+		ns.obeys = client.Options().ContextTimeoutEnabled
 		ns.single.fly = ns.single.flyMulti
-	default: // an AutoPipeliner may stand before a cluster
+	case *redis.ClusterClient:
+		ns.obeys = client.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		ns.obeys = client.Options().ContextTimeoutEnabled
+	}
+	if ns.single.fly == nil { // an AutoPipeliner may stand before a cluster
 		ns.single.fly = ns.single.flyPipelined
 	}
 	return ns
 }
 
 func (ns *nodes) newNode(rdb redis.UniversalClient, addr string) *node {
-	n := &node{nodes: ns, clock: newClock(), addr: addr, rdb: rdb, out: map[*flusher]struct{}{}}
+	n := &node{nodes: ns, clock: newClock(), addr: addr, rdb: rdb, out: map[*flusher]struct{}{}, places: map[string]place{}}
 	n.work.L = &n.mu
 	n.breaker = breaker{window: ns.timeout, start: time.Now(), probe: n.ping, changed: n.changed}
 	return n
@@ -74,7 +81,7 @@ func (ns *nodes) of(ctx context.Context, name string) (*node, error) {
 		}
 		client, err := within(ctx, ns.tasks, ns.timeout, func(ctx context.Context) (*redis.Client, error) {
 			return rdb.MasterForKey(ctx, name)
-		}, nil)
+		})
 		if ctx.Err() == nil {
 			ns.single.note("cluster slots", err)
 		}
@@ -172,30 +179,30 @@ func (n *node) changed(cause error) {
 	n.tell(RedisEvent{Op: "probe", Node: n.addr})
 }
 
-// ping asks for a sign of life. An answer that comes late counts too.
+// ping asks for a sign of life.
 func (n *node) ping() {
 	n.tasks.run(func() {
 		var err error
+		sent := time.Now()
 		if cluster, ok := n.rdb.(*redis.ClusterClient); ok {
 			_, err = cluster.MasterForKey(context.Background(), "0")
 		} else {
 			err = n.rdb.Ping(deadlineContext{context.Background(), time.Now().Add(n.timeout)}).Err()
 		}
-		n.breaker.note(err)
+		if time.Since(sent) < n.timeout { // one that comes later says that the node is too slow
+			n.breaker.note(err)
+		}
 	})
 }
 
 // clocked is a reply that carries the server's time.
 type clocked interface{ ServerTime() int64 }
 
-// step runs one atomic step on a node, within the time that one step has. It is sent once more when the connection
-// failed: the client does not always do so itself, and an executed step may be repeated.
+// step runs one atomic step on a node, within the time that one step has. It may be executed twice.
 func step[R clocked](ctx context.Context, n *node, op string, run func(context.Context, script.Runner) (R, error)) (R, error) {
-	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (R, error) {
-		result, err := run(ctx, r)
-		if isBroken(err) && ctx.Err() == nil {
-			result, err = run(ctx, r)
-		}
+	return stepOnce(ctx, n, op, func(ctx context.Context, r script.Runner) (result R, err error) {
+		until, _ := ctx.Deadline() // within has set one
+		err = unbroken(until, func() error { result, err = run(ctx, r); return err })
 		return result, err
 	})
 }
@@ -214,7 +221,7 @@ func stepOnce[R clocked](ctx context.Context, n *node, op string, run func(conte
 			n.clock.sample(sent, r.ServerTime())
 		}
 		return r, err
-	}, func(_ R, err error) { n.breaker.note(err) })
+	})
 	if ctx.Err() == nil {
 		n.note(op, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type node struct {
 	mu        sync.Mutex
 	work      sync.Cond             // on mu: a trip gathers, or the node is closed
 	gathering []*trip               // guarded by mu: the last one takes more keys, those before it are full
+	places    map[string]place      // guarded by mu: of the names that gather or are out
 	out       map[*flusher]struct{} // guarded by mu: on the wire, and waited for
 	idle      int                   // guarded by mu: flushers that wait for work
 	flushers  int                   // guarded by mu: idle or out
@@ -46,12 +48,46 @@ type node struct {
 // trip is one round trip: the reads that were gathered while earlier ones were out. A caller never joins a trip that
 // has left: a read that begins after a write was acknowledged must see it.
 type trip struct {
-	args   []any          // the command line of an MGET: the names follow the first
-	index  map[string]int // of the names, once there are several
-	values []any          // of the names: a string, an error, or nil for a key that does not exist
+	args   []any  // the command line of an MGET: the names follow the first
+	two    [2]any // where args begin: most trips carry one name
+	one    reply  // the reply, when there is one name
+	values []any  // the replies, when there are several: a string, an error, or nil for a key that does not exist
 	err    error
-	number uint64        // of its departure; guarded by node.mu
-	done   chan struct{} // closed when values or err are set
+	number uint64        // of its departure, zero before it; guarded by node.mu
+	done   chan struct{} // closed when the replies or err are set
+}
+
+// place is where a name has boarded.
+type place struct {
+	trip *trip
+	i    int // among its names
+}
+
+// reply is what a trip brought for one name.
+type reply struct {
+	value string
+	found bool
+	err   error
+}
+
+func newTrip() *trip {
+	t := &trip{done: make(chan struct{})}
+	t.args = t.two[:1]
+	return t
+}
+
+// reply returns what the trip brought for the name at i.
+func (t *trip) reply(i int) reply {
+	if t.values == nil {
+		return t.one
+	}
+	switch v := t.values[i].(type) {
+	case string:
+		return reply{value: v, found: true}
+	case error:
+		return reply{err: v}
+	}
+	return reply{}
 }
 
 // get reads a value. An error is ctx's, or says that Redis failed. With hint, "not found" may be as old as a trip that
@@ -74,17 +110,9 @@ func (n *node) get(ctx context.Context, name string, hint bool) (value string, f
 		if t.err != nil {
 			return "", false, t.err
 		}
-		switch v := t.values[i].(type) {
-		case nil:
-			if ours || hint {
-				return "", false, nil
-			}
-		case error:
-			return "", false, v
-		case string:
-			if ours {
-				return v, true, nil
-			}
+		r := t.reply(i)
+		if ours || r.err != nil || hint && !r.found {
+			return r.value, r.found, r.err
 		}
 	}
 }
@@ -102,22 +130,18 @@ func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	if *arrived == unknownArrival {
 		*arrived = n.departed
 	}
-	for f := range n.out {
-		if i, ok := f.trip.find(name); ok {
-			return f.trip, i, f.trip.number > *arrived
-		}
+	if p, ok := n.places[name]; ok {
+		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived
 	}
-	if last := len(n.gathering) - 1; last >= 0 {
+	if last := len(n.gathering) - 1; last >= 0 && len(n.gathering[last].args) <= n.roomLocked() {
 		t = n.gathering[last]
-		if i, ok := t.find(name); ok {
-			return t, i, true
-		}
-	}
-	if t == nil || len(t.args) > n.roomLocked() {
-		t = &trip{args: make([]any, 1, 2), done: make(chan struct{})}
+	} else {
+		t = newTrip()
 		n.gathering = append(n.gathering, t)
 	}
-	i = t.add(name)
+	i = len(t.names())
+	t.args = append(t.args, name)
+	n.places[name] = place{t, i}
 	n.callLocked()
 	return t, i, true
 }
@@ -142,26 +166,6 @@ func (n *node) roomLocked() int {
 }
 
 func (t *trip) names() []any { return t.args[1:] }
-
-func (t *trip) find(name string) (int, bool) {
-	if t.index == nil {
-		return 0, len(t.args) == 2 && t.args[1] == name
-	}
-	i, ok := t.index[name]
-	return i, ok
-}
-
-func (t *trip) add(name string) int {
-	i := len(t.args) - 1
-	if i == 1 {
-		t.index = map[string]int{t.args[1].(string): 0}
-	}
-	if t.index != nil {
-		t.index[name] = i
-	}
-	t.args = append(t.args, name)
-	return i
-}
 
 func (t *trip) land(err error) {
 	t.err = err
@@ -193,8 +197,7 @@ func (f *flusher) run() {
 			return
 		}
 		t := n.gathering[0]
-		n.gathering[0] = nil
-		n.gathering = n.gathering[1:]
+		n.gathering = slices.Delete(n.gathering, 0, 1)
 		n.departed++
 		t.number = n.departed
 		f.trip, f.left = t, time.Now()
@@ -204,27 +207,29 @@ func (f *flusher) run() {
 		n.tripKeys.Add(uint64(len(t.names())))
 
 		f.timer.Reset(n.timeout)
-		ctx := deadlineContext{context.Background(), f.left.Add(n.timeout)}
-		err := n.fly(ctx, t)
-		if isBroken(err) {
-			err = n.fly(ctx, t) // the client does not always repeat by itself
+		ctx, until := context.Background(), f.left.Add(n.timeout)
+		if n.obeys {
+			ctx = deadlineContext{ctx, until}
 		}
+		err := unbroken(until, func() error { return n.fly(ctx, t) })
 		f.timer.Stop()
-		n.note("read", err)
 
 		n.mu.Lock()
 		if _, waited := n.out[f]; !waited {
 			return // given up; another has taken this flusher's place
 		}
-		delete(n.out, f)
+		n.returnedLocked(f)
 		if err == nil {
-			for _, v := range t.values {
-				if s, ok := v.(string); ok {
-					n.size += (len(s) - n.size) / 8
+			for i := range t.names() {
+				if r := t.reply(i); r.found {
+					n.size += (len(r.value) - n.size) / 8
 				}
 			}
 		}
+		n.mu.Unlock()
+		n.note("read", err) // before anybody wakes: who then asks Redis for more must not wait again
 		t.land(err)
+		n.mu.Lock()
 	}
 }
 
@@ -238,15 +243,18 @@ func (f *flusher) giveUp() {
 		n.mu.Unlock()
 		return
 	}
-	delete(n.out, f)
+	n.returnedLocked(f)
 	n.flushers--
+	t := f.trip
+	n.mu.Unlock()
 	err := timeoutError{n.timeout}
-	f.trip.land(err)
+	n.note("read", err) // as in run
+	t.land(err)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if len(n.gathering) > 0 {
 		n.callLocked()
 	}
-	n.mu.Unlock()
-	n.note("read", err)
 }
 
 // turnAway fails the reads that wait for a trip, and on close also those that are out.
@@ -254,21 +262,34 @@ func (n *node) turnAway(err error, close bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.gathering {
+		n.unboardLocked(t)
 		t.land(err)
 	}
 	n.gathering = nil
 	if close {
 		n.closed = true
 		for f := range n.out {
+			n.returnedLocked(f)
 			f.trip.land(err)
 		}
-		clear(n.out)
 		n.work.Broadcast()
 	}
 }
 
-// deadlineContext adds a deadline to a context for a client that looks only at that (ContextTimeoutEnabled): it costs
-// no timer.
+// returnedLocked is for a trip that is no longer waited for on the wire.
+func (n *node) returnedLocked(f *flusher) {
+	delete(n.out, f)
+	n.unboardLocked(f.trip)
+}
+
+func (n *node) unboardLocked(t *trip) {
+	for _, name := range t.names() {
+		delete(n.places, name.(string))
+	}
+}
+
+// deadlineContext adds a deadline to a context without the cost of a timer: go-redis looks only at that, and only with
+// ContextTimeoutEnabled.
 type deadlineContext struct {
 	context.Context
 	deadline time.Time
@@ -298,10 +319,8 @@ func (n *node) flySingle(ctx context.Context, t *trip) error {
 	cmd := redis.NewStringCmd(ctx, t.args...)
 	switch err := n.send(ctx, cmd); {
 	case err == nil:
-		t.values = []any{cmd.Val()}
-	case errors.Is(err, redis.Nil), isForeign(err):
-		t.values = []any{nil}
-	default:
+		t.one = reply{value: cmd.Val(), found: true}
+	case !errors.Is(err, redis.Nil) && !isForeign(err):
 		return err
 	}
 	return nil

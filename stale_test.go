@@ -238,10 +238,40 @@ func TestEarlyRefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for c.Stats().Flights > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		redistest.Eventually(t, time.Second, "one refresh", func() bool { return o.loads.Load() > 0 && c.Stats().Flights == 0 })
 		wantLoads(t, o, 1)
 		want(t, "refreshes", c.Stats().Refreshes, 1)
+	})
+}
+
+// I11: nothing is served that began to load longer than TTL + StaleFor + the load ago, however often it is expired or
+// its refresh fails.
+func TestStalenessIsBounded(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		const ttl, staleFor, took = 200 * time.Millisecond, 300 * time.Millisecond, 100 * time.Millisecond
+		c := open[string](t, s.Client(t), func(o *Options) { o.TTL, o.StaleFor, o.FailureBackoff = ttl, staleFor, 50*time.Millisecond })
+		loaded := time.Now()
+		if _, err := c.Get(t.Context(), "k", fails(took, nil).Load); err != nil {
+			t.Fatal(err)
+		}
+		last := time.Duration(0)
+		for time.Since(loaded) < ttl+staleFor+took+300*time.Millisecond {
+			asked := time.Since(loaded)
+			e, err := c.Fetch(t.Context(), "k", func(context.Context, *Entry[string]) (Entry[string], error) { return Entry[string]{}, errSource })
+			if err == nil {
+				last = asked
+				if e.Age > ttl+staleFor+took+10*time.Millisecond {
+					t.Errorf("an age of %v", e.Age)
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+			if err := c.Expire(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The time between two questions is the test's own, not the cache's.
+		if last > ttl+staleFor+took+100*time.Millisecond || last < staleFor {
+			t.Errorf("served for %v", last)
+		}
 	})
 }

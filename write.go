@@ -40,8 +40,8 @@ func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
 	over := time.Now().Add(timeout)
 	err := c.set(ctx, names, e, over)
 	if isUnknown(err) {
-		// Until then the write may still happen. The server's clock may have drifted since it was sampled.
-		c.sleepUntil(over.Add(clockDrift))
+		// Until then the write may still happen.
+		c.sleepUntil(over)
 	}
 	return err
 }
@@ -56,7 +56,7 @@ func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over 
 		}
 		// With an unknown clock the server says that it is too late, and its time with it.
 		now, _ := n.clock.now()
-		notAfter := n.clock.reached(time.Until(over))
+		notAfter := n.clock.after(time.Until(over) - setMargin)
 		ms := now / 1000
 		entry, err := c.format.encode(head{
 			token: newToken(), loadedAt: max(ms-e.Age.Milliseconds(), 0),
@@ -79,6 +79,10 @@ func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over 
 		n.clock.correct(r.Time)
 	}
 }
+
+// setMargin is how much earlier than the end of the wait a Set must reach the server: by so much may its clock have
+// drifted since the last sample.
+const setMargin = 2 * time.Millisecond
 
 var errLate = errors.New("the request came too late and was not executed")
 
@@ -194,8 +198,8 @@ func firstTransport(errs []error) error {
 // outdate makes this process forget what it holds of keys that were written.
 func (c *core[T]) outdate(keys ...string) {
 	for _, key := range keys {
+		c.filling.remove(key, nil) // first: what is registered is what singleflight has
 		c.flights.Forget(key)
-		c.filling.remove(key, nil)
 	}
 	c.memory.forget(keys...)
 }

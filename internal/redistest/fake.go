@@ -34,9 +34,9 @@ func Fake(t testing.TB) *FakeServer {
 
 // Options returns the options of a client that suits a bubble. Its address is a number, so that nobody asks a resolver
 // for it. Its pool never runs dry: whoever waits for a connection does so by a timer that go-redis shares among all
-// clients of the process, and the runtime kills a process in which a timer leaves its bubble. Maintenance notifications
-// are off: go-redis holds a mutex over the handshake that asks for them, and while somebody waits for a mutex the time of
-// a bubble stands still.
+// clients of the process, and the runtime kills a process in which a timer leaves its bubble. It asks for no
+// maintenance notifications: two connections that begin at once would wait for each other on a mutex that is held
+// while the server answers, and for as long as anybody waits for a mutex the time of a bubble stands still.
 func (s *FakeServer) Options() *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:0", Dialer: s.Dial, PoolSize: 1000,

@@ -201,6 +201,9 @@ type Taken struct {
 	PTTL   time.Duration // Busy: of the holder's lock
 }
 
+// ServerTime returns the server's clock, µs.
+func (t Taken) ServerTime() int64 { return t.Time }
+
 // Take asks for a lock: Granted, Busy or TooLate.
 func Take(ctx context.Context, r Runner, lock, fences, token string, lifetime time.Duration, notAfter int64, waits bool) (Taken, error) {
 	mark := "0"

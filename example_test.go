@@ -1,0 +1,184 @@
+package stockade_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade"
+)
+
+// Product is a row of a database.
+type Product struct {
+	ID   string
+	Name string
+}
+
+// database stands for what is slow.
+type database struct{ queries int }
+
+func (db *database) Product(_ context.Context, id string) (Product, error) {
+	db.queries++
+	if id == "0" {
+		return Product{}, sql.ErrNoRows
+	}
+	return Product{ID: id, Name: "product " + id}, nil
+}
+
+// client returns a client of a Redis that lives in this process.
+func client() (*redis.Client, func()) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() { _ = rdb.Close(); server.Close() }
+}
+
+func ExampleCache_Get() {
+	rdb, stop := client()
+	defer stop()
+	db := &database{}
+
+	cache, err := stockade.New[Product](rdb, stockade.Options{Prefix: "product", TTL: time.Minute, NotFound: sql.ErrNoRows})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	ctx := context.Background()
+	for range 3 {
+		product, err := cache.Get(ctx, "7", func(ctx context.Context) (Product, error) {
+			return db.Product(ctx, "7")
+		})
+		fmt.Println(product.Name, err)
+	}
+	_, err = cache.Get(ctx, "0", func(ctx context.Context) (Product, error) { return db.Product(ctx, "0") })
+	fmt.Println(errors.Is(err, sql.ErrNoRows), errors.Is(err, stockade.ErrNotFound))
+	fmt.Println(db.queries, "queries")
+	// Output:
+	// product 7 <nil>
+	// product 7 <nil>
+	// product 7 <nil>
+	// true true
+	// 2 queries
+}
+
+func ExampleWrap() {
+	rdb, stop := client()
+	defer stop()
+	db := &database{}
+	cache, err := stockade.New[Product](rdb, stockade.Options{Prefix: "product"})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	find := stockade.Wrap(cache, func(id string) string { return id }, db.Product)
+
+	for range 3 {
+		product, err := find(context.Background(), "7")
+		fmt.Println(product.Name, err)
+	}
+	fmt.Println(db.queries, "queries")
+	// Output:
+	// product 7 <nil>
+	// product 7 <nil>
+	// product 7 <nil>
+	// 1 queries
+}
+
+// Write to the source first, then invalidate. When Invalidate fails, old values may be served until their TTL: try again.
+func ExampleCache_Invalidate() {
+	rdb, stop := client()
+	defer stop()
+	cache, err := stockade.New[string](rdb, stockade.Options{Prefix: "name"})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	ctx := context.Background()
+	name := "old"
+	load := func(context.Context) (string, error) { return name, nil }
+	fmt.Println(cache.Get(ctx, "7", load))
+	name = "new"
+	if err := cache.Invalidate(ctx, "7"); err != nil {
+		fmt.Println("try again:", err)
+	}
+	fmt.Println(cache.Get(ctx, "7", load))
+	// Output:
+	// old <nil>
+	// new <nil>
+}
+
+// A loader may choose lifetimes, and revalidate what is kept.
+func ExampleCache_Fetch() {
+	rdb, stop := client()
+	defer stop()
+	cache, err := stockade.New[string](rdb, stockade.Options{Prefix: "page", KeepFor: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	load := func(_ context.Context, old *stockade.Entry[string]) (stockade.Entry[string], error) {
+		if old != nil && old.ETag == "v1" {
+			return stockade.Entry[string]{TTL: time.Minute}, stockade.ErrNotModified
+		}
+		return stockade.Entry[string]{Value: "page", ETag: "v1", TTL: 10 * time.Second}, nil
+	}
+	for range 2 {
+		e, err := cache.Fetch(context.Background(), "/", load)
+		fmt.Println(e.Value, e.ETag, e.Source, err)
+	}
+	// Output:
+	// page v1 loaded <nil>
+	// page v1 hit <nil>
+}
+
+func ExampleCache_With() {
+	rdb, stop := client()
+	defer stop()
+	cache, err := stockade.New[string](rdb, stockade.Options{Prefix: "page"})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	news := cache.With(stockade.Policy{TTL: 5 * time.Second, StaleFor: time.Minute})
+	fmt.Println(news.Get(context.Background(), "news", func(context.Context) (string, error) { return "today", nil }))
+	// Output: today <nil>
+}
+
+// Code that uses the cache is tested on a Redis that lives in the test. Its clock stands until it is moved.
+func Example_test() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil { // in a test: server := miniredis.RunT(t)
+		panic(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	cache, err := stockade.New[int](rdb, stockade.Options{Prefix: "n", TTL: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	loads := 0
+	load := func(context.Context) (int, error) { loads++; return loads, nil }
+	fmt.Println(cache.Get(context.Background(), "k", load))
+	fmt.Println(cache.Get(context.Background(), "k", load))
+	server.FastForward(time.Minute)
+	fmt.Println(cache.Get(context.Background(), "k", load))
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+	// 2 <nil>
+}

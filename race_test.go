@@ -1,0 +1,5 @@
+//go:build race
+
+package stockade
+
+const raceEnabled = true
