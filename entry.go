@@ -192,7 +192,14 @@ func (f format[T]) decode(s string) (e stored[T], err error) {
 
 func (f format[T]) decodeValue(payload string) (v T, err error) {
 	if f.codec == nil {
-		err = msgpack.Unmarshal(bytesOf(payload), &v)
+		dec := msgpack.GetDecoder()
+		dec.UsePreallocateValues(true)
+		dec.Reset(bytes.NewReader(bytesOf(payload)))
+		// Not back to the pool after an error: for each string that claims to be longer than the data, the buffer of a
+		// decoder grows by a quarter.
+		if err = dec.Decode(&v); err == nil {
+			msgpack.PutDecoder(dec)
+		}
 		return v, err
 	}
 	b, err := splitBytes(payload)
