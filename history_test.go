@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	histories    = flag.Int("histories", 40, "how many histories are made on the fake server")
+	histories    = flag.Int("histories", 25, "how many histories are made on the fake server")
 	firstHistory = flag.Uint64("history", 1, "the seed of the first")
 )
 
