@@ -3,12 +3,16 @@ module github.com/stockade-cache/stockade
 go 1.26.0
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/vmihailenco/msgpack/v5 v5.4.1
-	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.25.0
+)
+
+// Test only.
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/anishathalye/porcupine v1.3.1
+	go.uber.org/goleak v1.3.0
 )
 
 require (
