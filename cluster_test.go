@@ -121,6 +121,12 @@ func TestClusterReplicaRouting(t *testing.T) {
 			}
 		})
 	}
+	for _, node := range servers.Nodes[len(servers.Nodes)/2:] {
+		stats, err := node.Client(t).Info(t.Context(), "commandstats").Result()
+		if err != nil || strings.Contains(stats, "cmdstat_get:") || strings.Contains(stats, "cmdstat_mget:") {
+			t.Errorf("a replica was read: %v\n%s", err, stats)
+		}
+	}
 }
 
 // keysOf returns n keys for each master, the given master's first.

@@ -317,6 +317,32 @@ func TestNoRememberedValueAfterRecovery(t *testing.T) {
 	})
 }
 
+// Nor is it served in the next outage.
+func TestNoRememberedValueInTheNextOutage(t *testing.T) {
+	eachOutage(t, func(t *testing.T, s *redistest.FakeServer, p *redistest.Proxy, begin, end func()) {
+		a, b := open[string](t, p.Client(t)), open[string](t, s.Client(t))
+		if err := a.Set(t.Context(), "other", "v"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		begin()
+		remembered := time.Now()
+		if v, err := a.Get(t.Context(), "k", returns("old").Load); v != "old" || err != nil {
+			t.Fatalf("got %q, %v", v, err)
+		}
+		end()
+		redistest.Eventually(t, time.Second, "the breaker closes", func() bool { _, err := a.Lookup(t.Context(), "other"); return err == nil })
+		if err := b.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		begin()
+		if v, err := a.Get(t.Context(), "k", returns("new").Load); v != "new" || err != nil {
+			t.Errorf("%v later: got %q, %v", time.Since(remembered), v, err)
+		}
+		end()
+	})
+}
+
 // A load without a lease saw the source before an invalidation that was acknowledged while Redis answered for a moment.
 // Who came after that may not have it, though Redis is down again when the load ends.
 func TestALoadFromBeforeARecovery(t *testing.T) {
@@ -428,6 +454,34 @@ func TestASetDoesNotTrustASlowClock(t *testing.T) {
 		if e, err := other.Lookup(t.Context(), "k"); !errors.Is(err, ErrMiss) {
 			t.Errorf("afterwards: got %q, %v", e.Value, err)
 		}
+	})
+}
+
+// A request for a lease that the server executes when nobody waits for its answer any more leaves no lease.
+func TestALateAcquireLeavesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := redistest.Fake(t)
+		p := redistest.NewProxy(t, s)
+		rdb := p.Client(t)
+		faults := redistest.NewFaults(t)
+		rdb.AddHook(faults)
+		c := open[string](t, rdb, func(o *Options) { o.WhenRedisFails = ReturnError })
+		if _, err := c.Get(t.Context(), "other", returns("v").Load); err != nil { // so that the server knows the step
+			t.Fatal(err)
+		}
+		reached, release := faults.Block(redistest.Named("evalsha"))
+		failed := make(chan error)
+		go func() { _, err := c.Get(t.Context(), "k", returns("v").Load); failed <- err }()
+		<-reached
+		p.Freeze()
+		release()
+		if err := <-failed; !errors.Is(err, ErrRedis) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		p.Thaw()
+		time.Sleep(100 * time.Millisecond)
+		want(t, "leases", leases(t, s), 0)
 	})
 }
 

@@ -221,6 +221,9 @@ func TestFailoverToAnotherClock(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			}
+			if err := open[string](t, second.Client(t), ttl).Set(t.Context(), "theirs", "v"); err != nil {
+				t.Error(err)
+			}
 			to.set(second)
 			p.Refuse(false)
 			for _, c := range []*Cache[string]{a, b} {
@@ -229,8 +232,12 @@ func TestFailoverToAnotherClock(t *testing.T) {
 					return errors.Is(err, ErrMiss)
 				})
 				// The trip that brought the time may have taken as long as the client's attempts to connect, and by half of
-				// that the time may be wrong. This one is quick.
-				if err := c.Invalidate(t.Context(), "other"); err != nil {
+				// that the time may be wrong.
+				e, err := c.Lookup(t.Context(), "theirs")
+				if err != nil || e.Source != Hit || e.Age > time.Second {
+					t.Errorf("with a server that is ahead by %v: got %+v, %v", skew, e, err)
+				}
+				if err := c.Invalidate(t.Context(), "other"); err != nil { // a quick trip
 					t.Error(err)
 				}
 			}
