@@ -15,7 +15,8 @@
 // # When Redis is down
 //
 // Calls stop waiting for a node that does not answer, and load locally, one load a key and process, remembered for a
-// second; or they return [ErrRedis], by [Options.WhenRedisFails]. It works again by itself.
+// second; or they return [ErrRedis], by [Options.WhenRedisFails]. It works again by itself. A process that alone has lost
+// Redis does not hear of invalidations elsewhere: what it remembers may be a second old. With ReturnError it is never.
 //
 // # Locks and fencing
 //
@@ -338,7 +339,7 @@ func (o Options) complete() (Options, error) {
 			return o, configError(d.field, *d.value, "must be from 1 ms to 100 years")
 		}
 	}
-	if o.LeaseTTL < 4*o.RedisTimeout {
+	if o.LeaseTTL/4 < o.RedisTimeout {
 		return o, configError("LeaseTTL", o.LeaseTTL, "must be at least 4 × RedisTimeout ("+o.RedisTimeout.String()+"), or a renewal could come too late")
 	}
 	if o.MaxLoads == 0 {
@@ -357,7 +358,7 @@ func (o Options) policy() Policy {
 	return Policy{TTL: o.TTL, Jitter: o.Jitter, StaleFor: o.StaleFor, KeepFor: o.KeepFor, EarlyRefresh: o.EarlyRefresh, AbsentTTL: o.AbsentTTL}
 }
 
-// maxLifetime bounds every lifetime, so that sums of them and of a date fit everywhere.
+// maxLifetime bounds every lifetime, so that two of them and a date fit everywhere.
 const maxLifetime = 100 * 365 * 24 * time.Hour
 
 // with returns the policy with the non-zero fields of p. In a complete policy negative is off.

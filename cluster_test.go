@@ -97,7 +97,7 @@ func TestCluster(t *testing.T) {
 }
 
 // Reads go to masters, whatever the client's routing is: what was written is seen at once.
-func TestReplicaRouting(t *testing.T) {
+func TestClusterReplicaRouting(t *testing.T) {
 	servers := redistest.Cluster(t)
 	for name, route := range map[string]func(*redis.ClusterOptions){
 		"ReadOnly":       func(o *redis.ClusterOptions) { o.ReadOnly = true },
@@ -172,7 +172,7 @@ func times(t testing.TB, c *Cache[string], keys []string, lasts time.Duration, o
 }
 
 // A master that is frozen holds up its own keys, for RedisTimeout, and no others.
-func TestOneMasterFrozen(t *testing.T) {
+func TestClusterMasterFrozen(t *testing.T) {
 	servers := redistest.Cluster(t)
 	c := open[string](t, servers.Client(t))
 	frozen, others := keysOf(t, servers, c, 10)
@@ -231,7 +231,7 @@ func TestOneMasterFrozen(t *testing.T) {
 }
 
 // A master that dies: its keys are loaded here until its replica takes over, and then work again by themselves.
-func TestOneMasterKilled(t *testing.T) {
+func TestClusterMasterKilled(t *testing.T) {
 	servers := redistest.Cluster(t)
 	caches := openAll(t, 2, func() redis.UniversalClient { return servers.Client(t) })
 	c := caches[0]

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"time"
 	"unsafe"
@@ -191,7 +192,14 @@ func (f format[T]) decode(s string) (e stored[T], err error) {
 
 func (f format[T]) decodeValue(payload string) (v T, err error) {
 	if f.codec == nil {
-		err = msgpack.Unmarshal(bytesOf(payload), &v)
+		dec := msgpack.GetDecoder()
+		dec.UsePreallocateValues(true)
+		dec.Reset(bytes.NewReader(bytesOf(payload)))
+		// Not back to the pool after an error: for each string that claims to be longer than the data, the buffer of a
+		// decoder grows by a quarter.
+		if err = dec.Decode(&v); err == nil {
+			msgpack.PutDecoder(dec)
+		}
 		return v, err
 	}
 	b, err := splitBytes(payload)
@@ -283,5 +291,7 @@ func (h head) at(now int64) state {
 // lifetimes are how long one entry lives in its states, drawn from a Policy and from what the loader chose.
 type lifetimes struct{ fresh, stale, keep time.Duration }
 
-// total is how long Redis keeps the entry.
-func (l lifetimes) total() time.Duration { return l.fresh + l.stale + l.keep }
+// total is how long Redis keeps the entry. Three of the longest lifetimes are more than a Duration holds.
+func (l lifetimes) total() time.Duration {
+	return l.fresh + l.stale + min(l.keep, math.MaxInt64-l.fresh-l.stale)
+}

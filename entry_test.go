@@ -17,13 +17,12 @@ import (
 )
 
 type product struct {
-	ID      int
-	Name    string
-	Tags    []string
-	Prices  map[string]float64
-	Made    time.Time
-	Next    *product
-	private int
+	ID     int
+	Name   string
+	Tags   []string
+	Prices map[string]float64
+	Made   time.Time
+	Next   *product
 }
 
 type box[T any] struct{ Value T }

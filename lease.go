@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockade-cache/stockade/internal/script"
 )
 
@@ -103,10 +105,11 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	default:
 		lasts = min(f.opts.FailureBackoff, memoryTTL)
 	}
-	if down = down && f.isDown() && f.memory.now() == epoch; down {
-		o.validAt = f.seq.Add(1) // no write can have been acknowledged meanwhile
-	}
-	if lasts > 0 && (down || !isTransport(cause)) {
+	// Who arrived after the load began does not have its outcome: another process may still reach Redis, and may have had
+	// a write acknowledged meanwhile. Such a caller goes round, and meets what is remembered: nothing while the server is
+	// full, for then it refuses leases and acknowledges invalidations.
+	down = down && f.isDown()
+	if lasts > 0 && (down || !isTransport(cause) && !redis.IsOOMError(cause)) {
 		now := time.Now()
 		f.memory.remember(f.key, epoch, remembered[T]{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})
 	}

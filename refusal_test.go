@@ -162,7 +162,8 @@ func TestServersThatRefuseForAWhile(t *testing.T) {
 					}
 				}
 			}
-			if loads, took := o.loads.Load(), time.Since(begun); loads > 2+2*int64(took/memoryTTL) {
+			// A full server acknowledges invalidations, so nothing is remembered meanwhile. I1
+			if loads, took := o.loads.Load(), time.Since(begun); name != "OOM" && loads > 2+2*int64(took/memoryTTL) {
 				t.Errorf("%d loads in %v", loads, took)
 			}
 			if err := c.Set(t.Context(), "k", "set"); !errors.Is(err, ErrRedis) {

@@ -32,7 +32,6 @@ type counters struct {
 	waits, wakes, polls                   atomic.Uint64
 	loads, loadErrors, refreshes, skipped atomic.Uint64
 	rejected, undecodable, redisErrors    atomic.Uint64
-	trips, tripKeys                       atomic.Uint64
 	flights, loading                      atomic.Int64
 }
 

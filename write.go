@@ -56,7 +56,7 @@ func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over 
 		}
 		// With an unknown clock the server says that it is too late, and its time with it.
 		now, _ := n.clock.now()
-		notAfter := n.clock.after(time.Until(over))
+		notAfter := n.clock.after(time.Until(over) - setMargin)
 		ms := now / 1000
 		entry, err := c.format.encode(head{
 			token: newToken(), loadedAt: max(ms-e.Age.Milliseconds(), 0),
@@ -79,6 +79,10 @@ func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over 
 		n.clock.correct(r.Time)
 	}
 }
+
+// setMargin is how much earlier than the end of the wait a Set must reach the server: by so much may its clock have
+// drifted since the last sample.
+const setMargin = 2 * time.Millisecond
 
 var errLate = errors.New("the request came too late and was not executed")
 

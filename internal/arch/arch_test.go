@@ -167,6 +167,22 @@ func TestNoMachine(t *testing.T) {
 	}
 }
 
+// The Makefile runs the tests behind the tag by their names.
+func TestNamesBehindTheTag(t *testing.T) {
+	name := regexp.MustCompile(`(?m)^func (Test\w+)`)
+	for _, file := range files(t, "_test.go") {
+		text := read(t, file)
+		if !strings.HasPrefix(text, "//go:build cluster") {
+			continue
+		}
+		for _, match := range name.FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(match[1], "TestCluster") && !strings.HasPrefix(match[1], "TestSentinel") {
+				t.Errorf("%s: %s does not begin with TestCluster or TestSentinel: make cluster would not run it", file, match[1])
+			}
+		}
+	}
+}
+
 // uncovered are the invariants that no test names yet. It only shrinks.
 var uncovered = []string{}
 

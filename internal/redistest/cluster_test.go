@@ -38,7 +38,7 @@ func TestClusterFailsOver(t *testing.T) {
 	Eventually(t, 15*time.Second, "the old master has become the replica", func() bool { return c.Replica(t, "1") == master })
 }
 
-func TestFrozenMasterOfACluster(t *testing.T) {
+func TestClusterMasterFrozen(t *testing.T) {
 	c := Cluster(t)
 	master, replica := c.Master(t, "k"), c.Replica(t, "k")
 	master.Freeze(t)
@@ -48,7 +48,7 @@ func TestFrozenMasterOfACluster(t *testing.T) {
 	set(t, c.Client(t), "k", "v")
 }
 
-func TestProxyBeforeACluster(t *testing.T) {
+func TestClusterBehindAProxy(t *testing.T) {
 	c := Cluster(t)
 	p := NewProxy(t, c)
 	rdb := c.Client(t, func(o *redis.ClusterOptions) { o.Dialer = p.Dial })

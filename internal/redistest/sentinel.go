@@ -35,7 +35,7 @@ func Sentinel(t testing.TB, replicas int, args ...string) *SentinelServers {
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)...)}
 	host, port, _ := net.SplitHostPort(s.Nodes[0].Addr())
 	for _, replica := range s.Nodes[1:] {
-		if err := replica.Client(t).SlaveOf(t.Context(), host, port).Err(); err != nil {
+		if err := replica.Client(t).ReplicaOf(t.Context(), host, port).Err(); err != nil {
 			t.Fatalf("replicate: %v", err)
 		}
 	}

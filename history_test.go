@@ -1,0 +1,582 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/redistest"
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+var (
+	histories    = flag.Int("histories", 25, "how many histories are made on the fake server")
+	firstHistory = flag.Uint64("history", 1, "the seed of the first")
+)
+
+// I1: after every write that was acknowledged, reads return it or a later one, on any instance, through lost replies,
+// late and repeated requests, lost leases, evictions, flushed scripts and nodes that do not answer.
+func TestHistories(t *testing.T) {
+	for seed := *firstHistory; seed < *firstHistory+uint64(*histories); seed++ {
+		if err := playInBubble(t, newPlan(seed)); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func playInBubble(t *testing.T, p plan) (err error) {
+	synctest.Test(t, func(t *testing.T) { err = play(t, redistest.Fake(t), p) })
+	return err
+}
+
+func TestHistoriesOnARealServer(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			if err := play(t, redistest.Real(t), newPlan(seed)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// plan is what a history is made of.
+type plan struct {
+	seed      uint64
+	opts      Options
+	instances int
+	readers   int
+	reads     int // of each reader
+	writers   int
+	writes    int // of each writer
+	sets      bool
+	absent    bool          // the source does not have every fifth version
+	load      time.Duration // the longest
+	failures  float64       // of loads
+	faults    bool
+	freeze    time.Duration // the longest
+	impatient bool          // the client gives a command up, and repeats it, before the cache does
+}
+
+// newPlan draws a plan whose leases are short against its loads, so that many are lost.
+func newPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	pick := func(d ...time.Duration) time.Duration { return d[r.IntN(len(d))] }
+	p := plan{
+		seed: seed, instances: 3, readers: 6, reads: 30, writers: 2, writes: 12,
+		sets: r.IntN(3) == 0, absent: r.IntN(2) == 0, load: pick(2, 20, 100) * time.Millisecond,
+		failures: float64(r.IntN(2)) * 0.1, faults: r.IntN(6) > 0, impatient: r.IntN(2) == 0, freeze: pick(30, 100) * time.Millisecond,
+	}
+	if p.sets {
+		p.writers = 1
+	}
+	fails := RedisFailure(r.IntN(2))
+	if p.absent {
+		fails = ReturnError // an error has no Source
+	}
+	p.opts = Options{
+		Prefix: "test", RedisTimeout: 10 * time.Millisecond, LeaseTTL: 40 * time.Millisecond, LoadTimeout: 150 * time.Millisecond,
+		TTL: pick(10, 50, 1000) * time.Millisecond, StaleFor: pick(-1, 50*time.Millisecond), KeepFor: pick(-1, 50*time.Millisecond),
+		Jitter: 0.5, EarlyRefresh: float64(1 - 2*r.IntN(2)), AbsentTTL: pick(-1, 20*time.Millisecond),
+		FailureBackoff: pick(-1, 5*time.Millisecond), WhenRedisFails: fails,
+	}
+	return p
+}
+
+// database is the source: one row, whose versions count up. Some versions say that the row is not there.
+type database struct {
+	version atomic.Int64
+	absent  bool
+}
+
+const firstVersion = 1
+
+func (d *database) write() int64 { return d.version.Add(1) }
+
+func (d *database) read() (int64, error) {
+	v := d.version.Load()
+	if d.isAbsent(v) {
+		return 0, ErrNotFound
+	}
+	return v, nil
+}
+
+func (d *database) isAbsent(v int64) bool { return d.absent && v%5 == 0 }
+
+// What clients do, for the checker. A write is two operations: between the write of the database and the
+// acknowledgement both values are right, also the new one and then the old one.
+type (
+	written struct{ version int64 }
+	acked   struct{ version int64 }
+	read    struct{} // its output is what was seen
+	seen    struct {
+		version int64 // or absent
+		source  Source
+	}
+)
+
+const absent int64 = -1
+
+// interval is what the checker knows: a version that was written and acknowledged, and the last that was written.
+type interval struct{ oldest, newest int64 }
+
+func modelOf(d *database) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return interval{firstVersion, firstVersion} },
+		Step: func(state, input, output any) (bool, any) {
+			s := state.(interval)
+			switch in := input.(type) {
+			case written:
+				s.newest = max(s.newest, in.version)
+			case acked:
+				s.oldest = max(s.oldest, in.version)
+			case read:
+				v := output.(seen).version
+				if v != absent {
+					return s.oldest <= v && v <= s.newest, s
+				}
+				for v := s.oldest; v <= s.newest; v++ {
+					if d.isAbsent(v) {
+						return true, s
+					}
+				}
+				return false, s
+			}
+			return true, s
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%T %v → %v", input, input, output) },
+	}
+}
+
+// history is what has happened so far.
+type history struct {
+	clock atomic.Int64  // counts, since in one instant of a bubble much happens
+	local time.Duration // how old a value may be that a process remembers while it does not reach Redis
+
+	mu     sync.Mutex
+	ops    []porcupine.Operation // guarded by mu
+	begins []begin               // guarded by mu: of all operations, in their order
+	err    error                 // guarded by mu: the first thing that was wrong
+}
+
+type begin struct {
+	clock int64
+	at    time.Time
+}
+
+// record notes an operation when it ends; call says what it was, or nil when it has no result.
+func (h *history) record(client int, call func() (input, output any)) {
+	h.mu.Lock()
+	begun := begin{h.clock.Add(1), time.Now()}
+	h.begins = append(h.begins, begun)
+	h.mu.Unlock()
+	input, output := call()
+	if input == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if out, ok := output.(seen); ok && out.source == Local {
+		begun = h.sinceLocked(begun.at.Add(-h.local))
+	}
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: input, Call: begun.clock, Output: output, Return: h.clock.Add(1)})
+}
+
+// sinceLocked returns the first begin at a time or later.
+func (h *history) sinceLocked(at time.Time) begin {
+	i, _ := slices.BinarySearchFunc(h.begins, at, func(b begin, at time.Time) int { return b.at.Compare(at) })
+	return h.begins[i]
+}
+
+func (h *history) wrong(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		h.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (h *history) judge(d *database) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return h.err
+	}
+	if result := porcupine.CheckOperationsTimeout(modelOf(d), h.ops, time.Minute); result != porcupine.Ok {
+		return fmt.Errorf("the history of %d operations is %s%s", len(h.ops), result, h.explain())
+	}
+	return nil
+}
+
+// explain finds the first read that is plainly wrong.
+func (h *history) explain() string {
+	for _, r := range h.ops {
+		if _, ok := r.Input.(read); !ok {
+			continue
+		}
+		for _, w := range h.ops {
+			if a, ok := w.Input.(acked); ok && w.Return < r.Call && r.Output.(seen).version != absent && r.Output.(seen).version < a.version {
+				return fmt.Sprintf(": client %d read %v at %d to %d, and %d was acknowledged at %d",
+					r.ClientId, r.Output, r.Call, r.Return, a.version, w.Return)
+			}
+		}
+	}
+	return ""
+}
+
+// play makes a history and judges it.
+func play(t *testing.T, s redistest.Server, p plan) error {
+	h, db := &history{local: memoryTTL + p.load}, &database{absent: p.absent}
+	db.version.Store(firstVersion)
+	p.opts.Observer.Load = stampsOf(h)
+	c := newChaos(t, s, p)
+	admin := s.Client(t)
+	watch := watchExpiries(h, admin, p)
+
+	var clients sync.WaitGroup
+	for i := range p.readers {
+		r := reader{h: h, db: db, plan: p, client: i, cache: c.caches[i%p.instances], rand: rand.New(rand.NewPCG(p.seed, uint64(i)))}
+		clients.Go(r.run)
+	}
+	for i := range p.writers {
+		w := writer{h: h, db: db, plan: p, client: p.readers + i, caches: c.caches, rand: rand.New(rand.NewPCG(p.seed, uint64(100+i)))}
+		clients.Go(w.run)
+	}
+	if p.faults {
+		c.run(admin)
+	}
+	clients.Wait()
+	c.stop()
+	for _, cache := range c.caches {
+		if u := cache.Stats().Undecodable; u != 0 {
+			h.wrong("%d values could not be decoded", u)
+		}
+	}
+	c.close()
+	// I10: a lease that is left is one of a request whose end nobody has heard of. Goroutines are counted by the bubble.
+	time.Sleep(p.opts.LeaseTTL + 2*time.Millisecond)
+	if left := leases(t, s); left != 0 {
+		h.wrong("%d leases are left", left)
+	}
+	watch()
+	return h.judge(db)
+}
+
+// stampsOf notes when a grant commits twice. I2
+func stampsOf(h *history) func(LoadEvent) {
+	var mu sync.Mutex
+	last := map[string]bool{}
+	return func(e LoadEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Outcome == Stored && e.Stamp != "" {
+			if last[e.Stamp] {
+				h.wrong("two loads were committed under the stamp %s", e.Stamp)
+			}
+			last[e.Stamp] = true
+		}
+	}
+}
+
+// watchExpiries looks at all keys again and again until it is told to stop. I9
+func watchExpiries(h *history, admin *redis.Client, p plan) (stop func()) {
+	longest := map[string]time.Duration{
+		"v": p.opts.TTL + max(p.opts.StaleFor, 0) + max(p.opts.KeepFor, 0), "l": p.opts.LeaseTTL, "e": max(p.opts.FailureBackoff, time.Second),
+	}
+	longest["v"] = max(longest["v"], p.opts.AbsentTTL)
+	look := func() {
+		ctx := context.Background()
+		keys, err := admin.Keys(ctx, "*").Result()
+		if err != nil {
+			h.wrong("KEYS: %w", err)
+		}
+		for _, key := range keys {
+			left, err := admin.PTTL(ctx, key).Result()
+			kind := strings.Split(key, ":")[2]
+			if err != nil || left == -1 || left > longest[kind] {
+				h.wrong("%s expires in %v, %v; asked were %v at most", key, left, err, longest[kind])
+			}
+		}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			look()
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	return func() { close(done); wg.Wait(); look() }
+}
+
+// reader is a client that reads.
+type reader struct {
+	h      *history
+	db     *database
+	plan   plan
+	client int
+	cache  *Cache[int64]
+	rand   *rand.Rand
+}
+
+var errLoad = errors.New("the database is busy")
+
+// before returns a random time below d.
+func before(r *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(d) + 1))
+}
+
+func (r *reader) run() {
+	for range r.plan.reads {
+		time.Sleep(before(r.rand, 20*time.Millisecond))
+		r.h.record(r.client, func() (any, any) {
+			ctx, cancel := context.Background(), func() {}
+			if r.rand.IntN(8) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, before(r.rand, 50*time.Millisecond))
+			}
+			defer cancel()
+			e, err := r.read(ctx)
+			switch {
+			case err == nil:
+				return read{}, seen{e.Value, e.Source}
+			case errors.Is(err, ErrNotFound):
+				return read{}, seen{absent, e.Source}
+			}
+			return nil, nil // an error says nothing about the key
+		})
+	}
+}
+
+func (r *reader) read(ctx context.Context) (Entry[int64], error) {
+	think, linger := before(r.rand, r.plan.load/2), before(r.rand, r.plan.load/2)
+	fails, noStore, validates := r.rand.Float64() < r.plan.failures, r.rand.IntN(10) == 0, r.rand.IntN(2) == 0
+	if r.rand.IntN(4) == 0 {
+		return r.cache.Lookup(ctx, "k")
+	}
+	return r.cache.Fetch(ctx, "k", func(ctx context.Context, old *Entry[int64]) (Entry[int64], error) {
+		time.Sleep(think)
+		v, err := r.db.read()
+		time.Sleep(linger)
+		tag := strconv.FormatInt(v, 10)
+		switch {
+		case fails:
+			err = errLoad
+		case err == nil && validates && old != nil && old.ETag == tag:
+			err = ErrNotModified
+		}
+		return Entry[int64]{Value: v, ETag: tag, NoStore: noStore}, err
+	})
+}
+
+// writer is a client that writes the database and then tells the cache, until that acknowledges it.
+type writer struct {
+	h      *history
+	db     *database
+	plan   plan
+	client int
+	caches []*Cache[int64]
+	rand   *rand.Rand
+}
+
+func (w *writer) run() {
+	ctx := context.Background()
+	for range w.plan.writes {
+		time.Sleep(before(w.rand, 60*time.Millisecond))
+		var version int64
+		w.h.record(w.client, func() (any, any) {
+			version = w.db.write()
+			return written{version}, nil
+		})
+		time.Sleep(before(w.rand, 5*time.Millisecond))
+		w.h.record(w.client, func() (any, any) {
+			for {
+				cache := w.caches[w.rand.IntN(len(w.caches))]
+				var err error
+				if w.plan.sets && !w.db.isAbsent(version) {
+					err = cache.Set(ctx, "k", version)
+				} else {
+					err = cache.Invalidate(ctx, "k")
+				}
+				if err == nil {
+					return acked{version}, nil
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+}
+
+// chaos is what happens to the clients of a history, and to the server.
+type chaos struct {
+	plan    plan
+	rand    *rand.Rand
+	caches  []*Cache[int64]
+	proxies []*redistest.Proxy
+	faults  []*redistest.Faults
+	copies  *copies
+
+	done chan struct{}
+	wg   sync.WaitGroup
+}
+
+func newChaos(t *testing.T, s redistest.Server, p plan) *chaos {
+	c := &chaos{plan: p, rand: rand.New(rand.NewPCG(p.seed, 1000)), done: make(chan struct{})}
+	c.copies = &copies{to: s.Client(t), rand: rand.New(rand.NewPCG(p.seed, 1001))}
+	for range p.instances {
+		proxy, faults := redistest.NewProxy(t, s), redistest.NewFaults(t)
+		rdb := proxy.Client(t, func(o *redis.Options) {
+			if p.impatient {
+				o.ReadTimeout, o.MinRetryBackoff, o.MaxRetryBackoff = 4*time.Millisecond, -1, -1
+			}
+		})
+		rdb.AddHook(faults)
+		if p.faults {
+			rdb.AddHook(c.copies)
+		}
+		c.proxies, c.faults = append(c.proxies, proxy), append(c.faults, faults)
+		c.caches = append(c.caches, open[int64](t, rdb, func(o *Options) { *o = p.opts }))
+	}
+	return c
+}
+
+// run lets things happen until stop.
+func (c *chaos) run(admin *redis.Client) {
+	c.wg.Go(func() {
+		for {
+			select {
+			case <-c.done:
+				return
+			case <-time.After(before(c.rand, 20*time.Millisecond)):
+				c.strike(admin)
+			}
+		}
+	})
+}
+
+func (c *chaos) strike(admin *redis.Client) {
+	ctx := context.Background()
+	i := c.rand.IntN(len(c.caches))
+	cache, proxy, faults := c.caches[i], c.proxies[i], c.faults[i]
+	later := func(d time.Duration, f func()) {
+		c.wg.Go(func() {
+			select {
+			case <-time.After(d):
+			case <-c.done:
+			}
+			f()
+		})
+	}
+	isStep := redistest.Named("evalsha", "eval")
+	switch c.rand.IntN(12) {
+	case 0:
+		faults.LoseReply(1, redistest.Any)
+	case 1:
+		faults.LoseReply(1, isStep)
+	case 2:
+		proxy.DropReplies(1, isStep)
+	case 3:
+		proxy.Freeze()
+		later(before(c.rand, c.plan.freeze), proxy.Thaw)
+	case 4:
+		proxy.Delay(before(c.rand, 4*time.Millisecond))
+		later(before(c.rand, 30*time.Millisecond), func() { proxy.Delay(0) })
+	case 5:
+		_, release := faults.Block(isStep)
+		later(before(c.rand, 60*time.Millisecond), release)
+	case 6:
+		faults.Delay(1, redistest.Any, before(c.rand, 15*time.Millisecond))
+	case 7:
+		proxy.Cut()
+	case 8:
+		admin.Del(ctx, cache.names("k").Lease)
+	case 9:
+		admin.Del(ctx, cache.names("k").Value)
+	case 10:
+		admin.ScriptFlush(ctx)
+	case 11:
+		_ = cache.Expire(ctx, "k")
+	}
+}
+
+// stop ends all faults.
+func (c *chaos) stop() {
+	close(c.done)
+	c.wg.Wait()
+	for i := range c.caches {
+		c.faults[i].Clear()
+		c.proxies[i].DropReplies(0, nil)
+	}
+}
+
+// close ends what is left of the clients.
+func (c *chaos) close() {
+	for _, cache := range c.caches {
+		_ = cache.Close()
+	}
+	c.copies.Wait()
+}
+
+// copies is a hook that sends some steps once more, some time later, as a network or a client that repeats may do.
+// A Set is not repeated by anybody.
+type copies struct {
+	to *redis.Client
+	sync.WaitGroup
+
+	mu   sync.Mutex
+	rand *rand.Rand // guarded by mu
+}
+
+func (c *copies) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *copies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.copy(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *copies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *copies) copy(cmd redis.Cmder) {
+	if step := script.StepOf(words(cmd)); step == "" || step == "set" {
+		return
+	}
+	c.mu.Lock()
+	often, after := c.rand.IntN(4) == 0, before(c.rand, 12*time.Millisecond)
+	c.mu.Unlock()
+	if !often {
+		return
+	}
+	args := cmd.Args()
+	c.Go(func() {
+		time.Sleep(after)
+		c.to.Do(context.Background(), args...)
+	})
+}
+
+// words are the name of a command, and of the script that it runs.
+func words(cmd redis.Cmder) []string {
+	var list []string
+	for _, arg := range cmd.Args()[:min(len(cmd.Args()), 2)] {
+		list = append(list, fmt.Sprint(arg))
+	}
+	return list
+}
