@@ -187,7 +187,7 @@ func TestCloseOnAFrozenServer(t *testing.T) {
 func TestCloseAmongCalls(t *testing.T) {
 	s := redistest.Real(t)
 	for range 20 {
-		c := open[string](t, s.Client(t))
+		c := open[string](t, s.Client(t), func(o *Options) { o.RedisTimeout, o.LeaseTTL = 2*time.Second, 8*time.Second }) // on a busy machine too
 		var wg sync.WaitGroup
 		for i := range 20 {
 			for op, call := range everyCall(c) {

@@ -252,8 +252,8 @@ func TestProcessesLoadOnce(t *testing.T) {
 	slices.Sort(sent)
 	slices.Sort(slowest)
 	t.Logf("commands of the four: median %d of %v; p99 of 1000 callers: median %v", sent[len(sent)/2], sent, slowest[len(slowest)/2])
-	// 4 reads, 4 acquires, a poll and a last acquire of 3 waiters, a commit. A busy machine adds polls.
-	if sent[0] > 16 || sent[len(sent)/2] > 20 {
+	// 15 are 4 reads, 4 acquires, a poll and a last acquire of 3 waiters, a commit. A busy machine adds reads and polls.
+	if sent[0] > 20 || sent[len(sent)/2] > 24 {
 		t.Errorf("the four sent %v commands", sent)
 	}
 }
