@@ -179,13 +179,14 @@ type flusher struct {
 	trip  *trip       // guarded by node.mu: the one that is out
 	left  time.Time   // guarded by node.mu: when it left
 	timer *time.Timer // ends the wait for it
+	armed bool        // guarded by node.mu: the timer runs, if only for an earlier trip
 }
 
 func (f *flusher) run() {
 	n := f.node
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	f.timer = time.AfterFunc(n.timeout, f.giveUp)
+	f.timer, f.armed = time.AfterFunc(n.timeout, f.giveUp), true
 	defer f.timer.Stop()
 	for {
 		for len(n.gathering) == 0 && !n.closed {
@@ -202,17 +203,19 @@ func (f *flusher) run() {
 		t.number = n.departed
 		f.trip, f.left = t, time.Now()
 		n.out[f] = struct{}{}
+		if !f.armed {
+			f.timer.Reset(n.timeout)
+			f.armed = true
+		}
 		n.mu.Unlock()
 		n.trips.Add(1)
 		n.tripKeys.Add(uint64(len(t.names())))
 
-		f.timer.Reset(n.timeout)
 		ctx, until := context.Background(), f.left.Add(n.timeout)
 		if n.obeys {
 			ctx = deadlineContext{ctx, until}
 		}
 		err := n.unbroken(until, func() error { return n.fly(ctx, t) })
-		f.timer.Stop()
 
 		n.mu.Lock()
 		if _, waited := n.out[f]; !waited {
@@ -238,8 +241,14 @@ func (f *flusher) run() {
 func (f *flusher) giveUp() {
 	n := f.node
 	n.mu.Lock()
+	f.armed = false
 	_, out := n.out[f]
-	if !out || time.Since(f.left) < n.timeout { // it has landed; this is the timer of an earlier one
+	if left := time.Until(f.left.Add(n.timeout)); !out || left > 0 {
+		// The trip that the timer was for has landed. To arm it anew for each would cost every read.
+		if out {
+			f.timer.Reset(left)
+			f.armed = true
+		}
 		n.mu.Unlock()
 		return
 	}
