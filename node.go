@@ -60,7 +60,7 @@ func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, te
 }
 
 func (ns *nodes) newNode(rdb redis.UniversalClient, addr string) *node {
-	n := &node{nodes: ns, clock: newClock(), addr: addr, rdb: rdb, out: map[*flusher]struct{}{}, places: map[string]place{}}
+	n := &node{nodes: ns, clock: newClock(), addr: addr, rdb: rdb, out: map[*flusher]struct{}{}, places: map[string]place{}, gone: make(chan struct{})}
 	n.work.L = &n.mu
 	n.breaker = breaker{window: ns.timeout, start: time.Now(), probe: n.ping, changed: n.changed}
 	return n

@@ -41,6 +41,8 @@ type node struct {
 	idle      int                   // guarded by mu: flushers that wait for work
 	flushers  int                   // guarded by mu: idle or out
 	closed    bool                  // guarded by mu
+	watching  bool                  // guarded by mu: watch runs
+	gone      chan struct{}         // closed with closed
 	departed  uint64                // guarded by mu: trips that have left
 	size      int                   // guarded by mu: moving mean of the bytes of a value
 }
@@ -175,19 +177,15 @@ func (t *trip) land(err error) {
 // flusher makes the trips of a node. It is long-lived, since a goroutine for each trip would grow its stack anew; and
 // the callers do not make them, so that each can leave at its own deadline.
 type flusher struct {
-	node  *node
-	trip  *trip       // guarded by node.mu: the one that is out
-	left  time.Time   // guarded by node.mu: when it left
-	timer *time.Timer // ends the wait for it
-	armed bool        // guarded by node.mu: the timer runs, if only for an earlier trip
+	node *node
+	trip *trip     // guarded by node.mu: the one that is out
+	left time.Time // guarded by node.mu: when it left
 }
 
 func (f *flusher) run() {
 	n := f.node
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	f.timer, f.armed = time.AfterFunc(n.timeout, f.giveUp), true
-	defer f.timer.Stop()
 	for {
 		for len(n.gathering) == 0 && !n.closed {
 			n.idle++
@@ -203,10 +201,7 @@ func (f *flusher) run() {
 		t.number = n.departed
 		f.trip, f.left = t, time.Now()
 		n.out[f] = struct{}{}
-		if !f.armed {
-			f.timer.Reset(n.timeout)
-			f.armed = true
-		}
+		n.watching = n.watching || n.tasks.run(n.watch)
 		n.mu.Unlock()
 		n.trips.Add(1)
 		n.tripKeys.Add(uint64(len(t.names())))
@@ -236,29 +231,50 @@ func (f *flusher) run() {
 	}
 }
 
-// giveUp fails a trip that the server or the client holds for too long, and lets another flusher take the place of this
-// one, which is lost for as long as they do.
-func (f *flusher) giveUp() {
-	n := f.node
-	n.mu.Lock()
-	f.armed = false
-	_, out := n.out[f]
-	if left := time.Until(f.left.Add(n.timeout)); !out || left > 0 {
-		// The trip that the timer was for has landed. To arm it anew for each would cost every read.
-		if out {
-			f.timer.Reset(left)
-			f.armed = true
+// watch ends the wait for trips that the server or the client holds for too long, while there are trips. One timer for
+// all of them costs a read nothing.
+func (n *node) watch() {
+	timer := time.NewTimer(n.timeout)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-n.gone:
+			return
 		}
+		var late []*trip
+		n.mu.Lock()
+		next := n.timeout
+		for f := range n.out {
+			if left := time.Until(f.left.Add(n.timeout)); left > 0 {
+				next = min(next, left)
+				continue
+			}
+			// The flusher is lost for as long as they hold its call: another may take its place.
+			n.returnedLocked(f)
+			n.flushers--
+			late = append(late, f.trip)
+		}
+		n.watching = len(n.out) > 0
+		watching := n.watching
 		n.mu.Unlock()
-		return
+		if len(late) > 0 {
+			n.giveUp(late)
+		}
+		if !watching {
+			return
+		}
+		timer.Reset(next)
 	}
-	n.returnedLocked(f)
-	n.flushers--
-	t := f.trip
-	n.mu.Unlock()
+}
+
+// giveUp fails trips whose time is over.
+func (n *node) giveUp(late []*trip) {
 	err := timeoutError{n.timeout}
 	n.note("read", err) // as in run
-	t.land(err)
+	for _, t := range late {
+		t.land(err)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.gathering) > 0 {
@@ -267,7 +283,7 @@ func (f *flusher) giveUp() {
 }
 
 // turnAway fails the reads that wait for a trip, and on close also those that are out.
-func (n *node) turnAway(err error, close bool) {
+func (n *node) turnAway(err error, last bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.gathering {
@@ -275,8 +291,9 @@ func (n *node) turnAway(err error, close bool) {
 		t.land(err)
 	}
 	n.gathering = nil
-	if close {
+	if last && !n.closed {
 		n.closed = true
+		close(n.gone)
 		for f := range n.out {
 			n.returnedLocked(f)
 			f.trip.land(err)
