@@ -105,37 +105,3 @@ func benchmarkHit(b *testing.B, s redistest.Server, size, callers, keys int) {
 	b.ReportMetric(mr/ma, "throughput/raw")
 	b.ReportMetric(0, "ns/op")
 }
-
-// A hit allocates at most three objects more than the client's own Get.
-func TestHitAllocations(t *testing.T) {
-	if testing.CoverMode() != "" || raceEnabled {
-		t.Skip("the race detector allocates too; without it this test runs in CI")
-	}
-	s := redistest.Real(t)
-	rdb := s.Client(t)
-	c := open[[]byte](t, rdb)
-	ctx := context.Background()
-	value := make([]byte, 1024)
-	if err := c.Set(ctx, "k", value); err != nil {
-		t.Fatal(err)
-	}
-	if err := rdb.Set(ctx, "raw", value, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
-	load := func(context.Context) ([]byte, error) { return nil, errSource }
-	names := []string{"k", "raw"} // no constants: those need no allocation to be sent
-	ours := testing.AllocsPerRun(1000, func() {
-		if _, err := c.Get(ctx, names[0], load); err != nil {
-			t.Fatal(err)
-		}
-	})
-	raw := testing.AllocsPerRun(1000, func() {
-		if _, err := rdb.Get(ctx, names[1]).Bytes(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	t.Logf("Get %.1f, client's Get %.1f", ours, raw)
-	if ours > raw+3 {
-		t.Errorf("a hit allocates %.1f objects, the client's own Get %.1f", ours, raw)
-	}
-}

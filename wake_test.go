@@ -3,7 +3,6 @@ package stockade
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -319,53 +318,4 @@ func TestFlushUnderManyWaiters(t *testing.T) {
 	}
 	release()
 	wg.Wait()
-}
-
-// Waiters of one key cost their process no goroutine each beyond the caller's own, and little memory.
-func TestManyWaitersOfOneKey(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector takes memory of its own")
-	}
-	s := redistest.Real(t)
-	c := open[string](t, s.Client(t))
-	const callers = 10_000
-	finish := make(chan struct{})
-	slow := func(context.Context) (string, error) { <-finish; return "v", nil }
-	var wg sync.WaitGroup
-	get := func() {
-		if v, err := c.Get(t.Context(), "k", slow); v != "v" || err != nil {
-			t.Errorf("got %q, %v", v, err)
-		}
-	}
-	wg.Go(get)
-	redistest.Eventually(t, 5*time.Second, "it loads", func() bool { return c.Stats().Loading == 1 })
-	start := make(chan struct{})
-	for range callers {
-		wg.Go(func() { <-start; get() })
-	}
-	heap, goroutines := measure() // the callers' own goroutines included
-	close(start)
-	redistest.Eventually(t, 20*time.Second, "all wait", func() bool { return c.Stats().Misses == callers+1 })
-	time.Sleep(100 * time.Millisecond)
-	heap2, goroutines2 := measure()
-	each := float64(heap2-heap) / callers
-	t.Logf("%.0f B of heap for each waiter", each)
-	if each > 800 {
-		t.Errorf("%.0f B of heap for each waiter", each)
-	}
-	if more := goroutines2 - goroutines; more > 10 {
-		t.Errorf("%d goroutines beyond the callers' own", more)
-	}
-	close(finish)
-	wg.Wait()
-	want(t, "loads", c.Stats().Loads, 1)
-}
-
-// measure returns the bytes that are in use on the heap, and the number of goroutines.
-func measure() (heap int64, goroutines int) {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc), runtime.NumGoroutine()
 }

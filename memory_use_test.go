@@ -1,0 +1,92 @@
+//go:build !race
+
+// What a hit and a waiter take of memory. The race detector takes some of its own.
+
+package stockade
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockade-cache/stockade/internal/redistest"
+)
+
+// A hit allocates at most three objects more than the client's own Get.
+func TestHitAllocations(t *testing.T) {
+	s := redistest.Real(t)
+	rdb := s.Client(t)
+	c := open[[]byte](t, rdb)
+	ctx := context.Background()
+	value := make([]byte, 1024)
+	if err := c.Set(ctx, "k", value); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Set(ctx, "raw", value, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	load := func(context.Context) ([]byte, error) { return nil, errSource }
+	names := []string{"k", "raw"} // no constants: those need no allocation to be sent
+	ours := testing.AllocsPerRun(1000, func() {
+		if _, err := c.Get(ctx, names[0], load); err != nil {
+			t.Fatal(err)
+		}
+	})
+	raw := testing.AllocsPerRun(1000, func() {
+		if _, err := rdb.Get(ctx, names[1]).Bytes(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Logf("Get %.1f, client's Get %.1f", ours, raw)
+	if ours > raw+3 {
+		t.Errorf("a hit allocates %.1f objects, the client's own Get %.1f", ours, raw)
+	}
+}
+
+// Waiters of one key cost their process no goroutine each beyond the caller's own, and little memory.
+func TestManyWaitersOfOneKey(t *testing.T) {
+	s := redistest.Real(t)
+	c := open[string](t, s.Client(t))
+	const callers = 10_000
+	finish := make(chan struct{})
+	slow := func(context.Context) (string, error) { <-finish; return "v", nil }
+	var wg sync.WaitGroup
+	get := func() {
+		if v, err := c.Get(t.Context(), "k", slow); v != "v" || err != nil {
+			t.Errorf("got %q, %v", v, err)
+		}
+	}
+	wg.Go(get)
+	redistest.Eventually(t, 5*time.Second, "it loads", func() bool { return c.Stats().Loading == 1 })
+	start := make(chan struct{})
+	for range callers {
+		wg.Go(func() { <-start; get() })
+	}
+	heap, goroutines := measure() // the callers' own goroutines included
+	close(start)
+	redistest.Eventually(t, 20*time.Second, "all wait", func() bool { return c.Stats().Misses == callers+1 })
+	time.Sleep(100 * time.Millisecond)
+	heap2, goroutines2 := measure()
+	each := float64(heap2-heap) / callers
+	t.Logf("%.0f B of heap for each waiter", each)
+	if each > 800 {
+		t.Errorf("%.0f B of heap for each waiter", each)
+	}
+	if more := goroutines2 - goroutines; more > 10 {
+		t.Errorf("%d goroutines beyond the callers' own", more)
+	}
+	close(finish)
+	wg.Wait()
+	want(t, "loads", c.Stats().Loads, 1)
+}
+
+// measure returns the bytes that are in use on the heap, and the number of goroutines.
+func measure() (heap int64, goroutines int) {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc), runtime.NumGoroutine()
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package stockade
-
-const raceEnabled = false
