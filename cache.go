@@ -113,7 +113,7 @@ type Options struct {
 	// serves it. Default 0.
 	KeepFor time.Duration
 	// EarlyRefresh is the β of XFetch: how eagerly a value is refreshed before it expires, in units of what its last
-	// load took. Default 1.
+	// load took, in the last half of its TTL. Default 1.
 	EarlyRefresh float64
 	// AbsentTTL is how long "does not exist" is remembered. Default TTL/10, at most 30 s.
 	AbsentTTL time.Duration
@@ -136,7 +136,7 @@ type Options struct {
 	RedisTimeout time.Duration
 	// WhenRedisFails says what reads do then. Default LoadLocally.
 	WhenRedisFails RedisFailure
-	// Codec writes and reads values. Default msgpack, embedded in the entry; a []byte is stored as it is.
+	// Codec writes and reads values. Default msgpack, which stores exported fields only; a []byte is stored as it is.
 	Codec Codec
 	// Observer is told what happens. Default nothing.
 	Observer Observer
