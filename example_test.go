@@ -5,10 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/stockade-cache/stockade"
 )
@@ -181,4 +185,39 @@ func Example_test() {
 	// 1 <nil>
 	// 1 <nil>
 	// 2 <nil>
+}
+
+// In a bubble time passes by itself, and at once. It stands still while a socket is open, so the server does not listen;
+// and the process dies when the client asks a resolver or waits for its pool, so the address is a number and the pool large.
+func TestInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		server.ClockTTL(true)
+		defer server.Close()
+		rdb := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:0", PoolSize: 1000,
+			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		defer rdb.Close()
+		cache, err := stockade.New[int](rdb, stockade.Options{Prefix: "n", TTL: time.Minute, StaleFor: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cache.Close()
+
+		loads := 0
+		get := func(want int) {
+			t.Helper()
+			got, err := cache.Get(t.Context(), "k", func(context.Context) (int, error) { loads++; return loads, nil })
+			if got != want || err != nil {
+				t.Errorf("got %d, %v, want %d", got, err, want)
+			}
+		}
+		get(1)
+		time.Sleep(time.Minute)
+		get(1)          // stale, while it is refreshed
+		synctest.Wait() // until it is
+		get(2)
+	})
 }
