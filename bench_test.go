@@ -86,6 +86,7 @@ func benchmarkHit(b *testing.B, s redistest.Server, size, callers, keys int) {
 	}
 	block(ours)
 	block(raw)
+	before := c.Stats()
 	var a, r []float64
 	for b.Loop() {
 		if rand.IntN(2) == 0 {
@@ -96,6 +97,8 @@ func benchmarkHit(b *testing.B, s redistest.Server, size, callers, keys int) {
 			a = append(a, float64(block(ours)))
 		}
 	}
+	after := c.Stats()
+	b.ReportMetric(float64(after.Hits-before.Hits)/float64(after.Trips-before.Trips), "gets/trip")
 	slices.Sort(a)
 	slices.Sort(r)
 	ma, mr := a[len(a)/2], r[len(r)/2]

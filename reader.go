@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,9 +15,10 @@ import (
 )
 
 const (
-	// tripsInFlight is how many trips of a node may be on the wire at once. With one, a few callers would wait for each
-	// other; with four they cost what plain GETs cost, and many callers still share (docs/decisions.md).
-	tripsInFlight = 4
+	// tripsInFlight is how many trips of a node may be on the wire at once.
+	tripsInFlight = 8
+	// maxYields bounds how often a trip that may leave lets others board first.
+	maxYields = 4
 	// tripBytes is how much one trip should carry, by the size of the values that came lately: large values must not
 	// wait for each other.
 	tripBytes = 64 << 10
@@ -34,12 +36,15 @@ type node struct {
 	fly   func(ctx context.Context, t *trip) error // makes one round trip
 
 	mu        sync.Mutex
-	work      sync.Cond             // on mu: a trip gathers, or the node is closed
+	work      sync.Cond             // on mu: a trip may leave, or the node is closed
 	gathering []*trip               // guarded by mu: the last one takes more keys, those before it are full
 	places    map[string]place      // guarded by mu: of the names that gather or are out
+	boardings uint64                // guarded by mu: of callers, since the start
 	out       map[*flusher]struct{} // guarded by mu: on the wire, and waited for
+	keysOut   int                   // guarded by mu: that those carry
 	idle      int                   // guarded by mu: flushers that wait for work
-	flushers  int                   // guarded by mu: idle or out
+	called    bool                  // guarded by mu: one comes for the trip that may leave
+	flushers  int                   // guarded by mu: idle, coming or out
 	closed    bool                  // guarded by mu
 	watching  bool                  // guarded by mu: watch runs
 	gone      chan struct{}         // closed with closed
@@ -132,6 +137,7 @@ func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	if *arrived == unknownArrival {
 		*arrived = n.departed
 	}
+	n.boardings++
 	if p, ok := n.places[name]; ok {
 		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived
 	}
@@ -148,19 +154,41 @@ func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	return t, i, true
 }
 
-// callLocked sees to it that what gathers will leave.
+// callLocked sees to it that a trip that may leave does.
 func (n *node) callLocked() {
-	if n.idle > 0 {
-		n.work.Signal()
+	if n.called || !n.mayLeaveLocked() {
 		return
 	}
-	if n.flushers < tripsInFlight {
+	switch {
+	case n.idle > 0:
+		n.work.Signal()
+	case n.flushers < tripsInFlight:
 		f := &flusher{node: n}
-		if n.tasks.run(f.run) {
-			n.flushers++
+		if !n.tasks.run(f.run) {
+			return
 		}
+		n.flushers++
+	default:
+		return // those that are out look when they return
 	}
+	n.called = true
 }
+
+// mayLeaveLocked reports whether the first of the gathering trips may leave: when none is out; beside others when it is
+// full, or has half as many keys as they carry. So few callers do not wait for each other, and many share
+// (docs/decisions.md).
+func (n *node) mayLeaveLocked() bool {
+	switch {
+	case len(n.gathering) == 0 || len(n.out) >= tripsInFlight:
+		return false
+	case len(n.out) == 0 || n.fullLocked():
+		return true
+	}
+	return 2*len(n.gathering[0].names()) >= n.keysOut
+}
+
+// fullLocked reports whether the first of the gathering trips takes no more keys.
+func (n *node) fullLocked() bool { return len(n.gathering[0].names()) >= n.roomLocked() }
 
 // roomLocked is how many keys a trip may carry.
 func (n *node) roomLocked() int {
@@ -187,21 +215,18 @@ func (f *flusher) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
-		for len(n.gathering) == 0 && !n.closed {
-			n.idle++
-			n.work.Wait()
-			n.idle--
-		}
-		if n.closed {
+		t := n.takeLocked()
+		if t == nil {
 			return
 		}
-		t := n.gathering[0]
-		n.gathering = slices.Delete(n.gathering, 0, 1)
 		n.departed++
 		t.number = n.departed
 		f.trip, f.left = t, time.Now()
 		n.out[f] = struct{}{}
+		n.keysOut += len(t.names())
 		n.watching = n.watching || n.tasks.run(n.watch)
+		n.called = false
+		n.callLocked()
 		n.mu.Unlock()
 		n.trips.Add(1)
 		n.tripKeys.Add(uint64(len(t.names())))
@@ -229,6 +254,32 @@ func (f *flusher) run() {
 		t.land(err)
 		n.mu.Lock()
 	}
+}
+
+// takeLocked waits for a trip that may leave; nil says that the node is closed.
+func (n *node) takeLocked() *trip {
+	yields, boardings := 0, uint64(0)
+	for !n.closed {
+		switch {
+		case !n.mayLeaveLocked():
+			n.called = false
+			n.idle++
+			n.work.Wait()
+			n.idle--
+			yields = 0
+		case yields < maxYields && boardings != n.boardings && !n.fullLocked():
+			// Callers whom a trip has just woken are about to ask again: while they come, let them.
+			yields, boardings = yields+1, n.boardings
+			n.mu.Unlock()
+			runtime.Gosched()
+			n.mu.Lock()
+		default:
+			t := n.gathering[0]
+			n.gathering = slices.Delete(n.gathering, 0, 1)
+			return t
+		}
+	}
+	return nil
 }
 
 // watch ends the wait for trips that the server or the client holds for too long, while there are trips. One timer for
@@ -277,9 +328,7 @@ func (n *node) giveUp(late []*trip) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.gathering) > 0 {
-		n.callLocked()
-	}
+	n.callLocked()
 }
 
 // turnAway fails the reads that wait for a trip, and on close also those that are out.
@@ -305,6 +354,7 @@ func (n *node) turnAway(err error, last bool) {
 // returnedLocked is for a trip that is no longer waited for on the wire.
 func (n *node) returnedLocked(f *flusher) {
 	delete(n.out, f)
+	n.keysOut -= len(f.trip.names())
 	n.unboardLocked(f.trip)
 }
 
