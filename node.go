@@ -23,6 +23,9 @@ type nodes struct {
 	cached    bool   // the client has a cache of its own, which reads must pass around
 	obeys     bool   // the client ends a call at the deadline of its context
 
+	ctx    context.Context // of the calls that nobody's own context ends: ends with close
+	cancel context.CancelFunc
+
 	single *node       // of a client with one server
 	known  atomic.Bool // a cluster's slots have been learnt, so that asking for a key's master needs no I/O
 
@@ -41,6 +44,7 @@ func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, te
 		rdb: rdb, timeout: timeout, tasks: tasks, tell: tell, recovered: recovered,
 		byClient: map[*redis.Client]*node{}, told: map[string]bool{},
 	}
+	ns.ctx, ns.cancel = context.WithCancel(context.Background())
 	// The node of a cluster or ring stands for the time before it is known which node has a key.
 	ns.single = ns.newNode(rdb, "")
 	switch client := rdb.(type) {
@@ -137,6 +141,7 @@ func (ns *nodes) close() {
 	for _, n := range ns.all() {
 		n.turnAway(ErrClosed, true)
 	}
+	ns.cancel() // a client that waits for a reply does not see it, but does not ask again
 }
 
 // reload makes a cluster's client learn its slots anew: by itself it keeps a dead master for a minute.
@@ -187,9 +192,9 @@ func (n *node) ping() {
 		var err error
 		sent := time.Now()
 		if cluster, ok := n.rdb.(*redis.ClusterClient); ok {
-			_, err = cluster.MasterForKey(context.Background(), "0")
+			_, err = cluster.MasterForKey(n.ctx, "0")
 		} else {
-			err = n.rdb.Ping(deadlineContext{context.Background(), time.Now().Add(n.timeout)}).Err()
+			err = n.rdb.Ping(deadlineContext{n.ctx, time.Now().Add(n.timeout)}).Err()
 		}
 		if time.Since(sent) < n.timeout { // one that comes later says that the node is too slow
 			n.breaker.note(err)

@@ -231,7 +231,7 @@ func (f *flusher) run() {
 		n.trips.Add(1)
 		n.tripKeys.Add(uint64(len(t.names())))
 
-		ctx, until := context.Background(), f.left.Add(n.timeout)
+		ctx, until := n.ctx, f.left.Add(n.timeout)
 		if n.obeys {
 			ctx = deadlineContext{ctx, until}
 		}
