@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"time"
@@ -192,14 +193,14 @@ func (f format[T]) decode(s string) (e stored[T], err error) {
 
 func (f format[T]) decodeValue(payload string) (v T, err error) {
 	if f.codec == nil {
+		if !isWhole(payload) {
+			return v, io.ErrUnexpectedEOF
+		}
 		dec := msgpack.GetDecoder()
 		dec.UsePreallocateValues(true)
 		dec.Reset(bytes.NewReader(bytesOf(payload)))
-		// Not back to the pool after an error: for each string that claims to be longer than the data, the buffer of a
-		// decoder grows by a quarter.
-		if err = dec.Decode(&v); err == nil {
-			msgpack.PutDecoder(dec)
-		}
+		err = dec.Decode(&v)
+		msgpack.PutDecoder(dec)
 		return v, err
 	}
 	b, err := splitBytes(payload)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockade-cache/stockade/internal/redistest"
 	"github.com/stockade-cache/stockade/internal/script"
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // row is a value with what a struct may have.
@@ -56,22 +57,70 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A value that claims more than it has costs no memory that stays.
+// A value that claims more than it has costs next to nothing.
 func TestDecodingOfCutValuesIsBounded(t *testing.T) {
-	f := newFormat[row](nil)
-	cut := string(head{token: token}.append(nil)) + "\xa0\x81\xdb\x30\x00\x00\x00x" // a map whose key has 800 MB
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	const times = 20
-	for range times {
-		if _, err := f.decode(cut); err == nil {
-			t.Fatal("decoded")
+	const most = 64 << 10
+	h := string(head{token: token}.append(nil)) + "\xa0"
+	cut := map[string]func() error{
+		"a map whose key has 800 MB":     decodes[row](h + "\x81\xdb\x30\x00\x00\x00x"),
+		"a string of 800 MB":             decodes[string](h + "\xdb\x30\x00\x00\x00x"),
+		"800 MB in a field":              decodes[struct{ B []byte }](h + "\x81\xa1B\xc6\x30\x00\x00\x00x"),
+		"a list of 16 M numbers":         decodes[[]int64](h + "\xdd\x01\x00\x00\x00\x01"),
+		"a list of 16 M rows":            decodes[[]row](h + "\xdd\x01\x00\x00\x00\x80"),
+		"a map of 16 M":                  decodes[map[string]int](h + "\xdf\x01\x00\x00\x00\xa1a\x01"),
+		"lists of 60 K, within another":  decodes[any](h + "\xdc\xee\x00\xdc\xee\x00\xdc\xee\x00"),
+		"an extension of 800 MB":         decodes[time.Time](h + "\xc9\x30\x00\x00\x00\xff"),
+		"an extension without its bytes": decodes[time.Time](h + "\xd6\xff\x00"),
+	}
+	for name, decode := range cut {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := decode()
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			t.Errorf("%s: decoded", name)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > most {
+			t.Errorf("%s: %d bytes", name, took)
 		}
 	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / times; each > 3<<20 {
-		t.Errorf("%d bytes each", each)
+}
+
+func decodes[T any](s string) func() error {
+	f := newFormat[T](nil)
+	return func() error { _, err := f.decode(s); return err }
+}
+
+// What msgpack writes is whole, and no part of it is.
+func TestIsWhole(t *testing.T) {
+	bin := func(n int) []byte { return make([]byte, n) }
+	for _, v := range []any{
+		nil, true, 1, -1, -33, 200, -200, 70_000, -70_000, 1 << 40, -1 << 40, uint64(math.MaxUint64), float32(1), 1.5,
+		"", "short", strings.Repeat("s", 40), strings.Repeat("s", 300), strings.Repeat("s", 70_000), bin(0), bin(300), bin(70_000),
+		[]int{}, make([]int, 20), make([]int, 70_000), map[string]int{"a": 1}, bigMap(20), bigMap(70_000),
+		time.Unix(1, 0), time.Unix(1, 1), time.Unix(1<<40, 1), []any{[]any{1, map[string]any{"k": []any{nil}}}, "x"},
+	} {
+		b, err := msgpack.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isWhole(string(b)) || !isWhole(string(b)+"more") {
+			t.Errorf("%T of %d bytes is not whole", v, len(b))
+		}
+		for _, n := range []int{0, 1, 2, 3, 4, 5, len(b) / 2, len(b) - 1} {
+			if n < len(b) && isWhole(string(b[:n])) {
+				t.Errorf("%d bytes of %T of %d are whole", n, v, len(b))
+			}
+		}
 	}
+}
+
+func bigMap(n int) map[int]bool {
+	m := map[int]bool{}
+	for i := range n {
+		m[i] = true
+	}
+	return m
 }
 
 // What is encoded decodes to itself.
