@@ -16,7 +16,7 @@
 //
 // Calls stop waiting for a node that does not answer, and load locally, one load a key and process, remembered for a
 // second; or they return [ErrRedis], by [Options.WhenRedisFails]. It works again by itself. A process that alone has lost
-// Redis does not hear of invalidations elsewhere: what it remembers may be a second old. With ReturnError it is never.
+// Redis does not hear of invalidations elsewhere: what it remembers may be a second old. With [ReturnError] nothing is remembered.
 //
 // # Locks and fencing
 //

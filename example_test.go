@@ -137,13 +137,17 @@ func ExampleCache_Fetch() {
 		}
 		return stockade.Entry[string]{Value: "page", ETag: "v1", TTL: 10 * time.Second}, nil
 	}
-	for range 2 {
+	for range 3 {
 		e, err := cache.Fetch(context.Background(), "/", load)
 		fmt.Println(e.Value, e.ETag, e.Source, err)
+		if e.Source == stockade.Hit {
+			_ = cache.Expire(context.Background(), "/")
+		}
 	}
 	// Output:
 	// page v1 loaded <nil>
 	// page v1 hit <nil>
+	// page v1 loaded <nil>
 }
 
 func ExampleCache_With() {

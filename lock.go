@@ -84,10 +84,10 @@ type Locker struct {
 // there a lock would have two holders by design.
 func NewLocker(rdb redis.UniversalClient, opts LockOptions) (*Locker, error) {
 	if isNil(rdb) {
-		return nil, configError("rdb", "nil", "want a client")
+		return nil, configError("client", rdb, "a go-redis client is required")
 	}
 	if _, ok := rdb.(*redis.Ring); ok {
-		return nil, configError("rdb", "a *redis.Ring", "want a client whose keys stay where they are")
+		return nil, configError("client", "a *redis.Ring", "keys must stay where they are")
 	}
 	if err := opts.validate(); err != nil {
 		return nil, err

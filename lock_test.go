@@ -194,8 +194,8 @@ func TestNewLockerRefuses(t *testing.T) {
 		opts stockade.LockOptions
 		want string
 	}{
-		{nil, stockade.LockOptions{Prefix: "ns"}, "rdb is nil"},
-		{none, stockade.LockOptions{Prefix: "ns"}, "rdb is nil"},
+		{nil, stockade.LockOptions{Prefix: "ns"}, "client is <nil>"},
+		{none, stockade.LockOptions{Prefix: "ns"}, "client is"},
 		{ring, stockade.LockOptions{Prefix: "ns"}, "Ring"},
 		{rdb, stockade.LockOptions{}, `Prefix is ""`},
 		{rdb, stockade.LockOptions{Prefix: "a{b"}, `Prefix is "a{b"`},

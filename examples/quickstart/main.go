@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -27,7 +28,7 @@ import (
 const products = 5000 // rows of the table
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	size, err := parse(os.Args[1:], os.Stderr)
 	switch {
