@@ -33,78 +33,127 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-func benchmarkHit(b *testing.B, s redistest.Server, size, callers, keys int) {
+// hits are gets of both contestants on warm keys.
+type hits struct {
+	cache     *Cache[[]byte]
+	ours, raw func(key string)
+	keys      []string
+}
+
+func newHits(b *testing.B, s redistest.Server, size, keys int) hits {
 	rdb := s.Client(b, func(o *redis.Options) { o.PoolSize = 0 })
-	c := open[[]byte](b, rdb)
+	h := hits{cache: open[[]byte](b, rdb)}
 	ctx := context.Background()
 	value := make([]byte, size)
 	for i := range keys {
-		if err := c.Set(ctx, strconv.Itoa(i), value); err != nil {
+		key := strconv.Itoa(i)
+		h.keys = append(h.keys, key)
+		if err := h.cache.Set(ctx, key, value); err != nil {
 			b.Fatal(err)
 		}
-		if err := rdb.Set(ctx, "raw"+strconv.Itoa(i), value, time.Hour).Err(); err != nil {
+		if err := rdb.Set(ctx, "raw"+key, value, time.Hour).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
 	load := func(context.Context) ([]byte, error) { b.Error("load"); return nil, nil }
-	ours := func(k string) {
-		if _, err := c.Get(ctx, k, load); err != nil {
+	h.ours = func(key string) {
+		if _, err := h.cache.Get(ctx, key, load); err != nil {
 			b.Error(err)
 		}
 	}
-	raw := func(k string) {
-		if _, err := rdb.Get(ctx, "raw"+k).Bytes(); err != nil {
+	h.raw = func(key string) {
+		if _, err := rdb.Get(ctx, "raw"+key).Bytes(); err != nil {
 			b.Error(err)
 		}
 	}
-	names := make([]string, keys)
-	for i := range names {
-		names[i] = strconv.Itoa(i)
+	return h
+}
+
+func (h hits) key() string { return h.keys[rand.IntN(len(h.keys))] }
+
+// inTurns measures blocks of both, in random order.
+func inTurns(b *testing.B, ours, raw func() float64) (a, r []float64) {
+	ours()
+	raw()
+	for b.Loop() {
+		if rand.IntN(2) == 0 {
+			a = append(a, ours())
+			r = append(r, raw())
+		} else {
+			r = append(r, raw())
+			a = append(a, ours())
+		}
 	}
+	return a, r
+}
+
+func benchmarkHit(b *testing.B, s redistest.Server, size, callers, keys int) {
+	h := newHits(b, s, size, keys)
 	per := 100
 	if callers > 1 {
 		per = max(4000/callers, 20)
 	}
-	block := func(get func(string)) time.Duration {
-		begun := time.Now()
-		if callers == 1 {
-			for range per {
-				get(names[rand.IntN(keys)])
-			}
-			return time.Since(begun)
-		}
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
+	block := func(get func(string)) func() float64 {
+		return func() float64 {
+			begun := time.Now()
+			if callers == 1 {
 				for range per {
-					get(names[rand.IntN(keys)])
+					get(h.key())
 				}
-			})
-		}
-		wg.Wait()
-		return time.Since(begun)
-	}
-	block(ours)
-	block(raw)
-	before := c.Stats()
-	var a, r []float64
-	for b.Loop() {
-		if rand.IntN(2) == 0 {
-			a = append(a, float64(block(ours)))
-			r = append(r, float64(block(raw)))
-		} else {
-			r = append(r, float64(block(raw)))
-			a = append(a, float64(block(ours)))
+				return float64(time.Since(begun))
+			}
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for range per {
+						get(h.key())
+					}
+				})
+			}
+			wg.Wait()
+			return float64(time.Since(begun))
 		}
 	}
-	after := c.Stats()
-	b.ReportMetric(float64(after.Hits-before.Hits)/float64(after.Trips-before.Trips), "gets/trip")
-	slices.Sort(a)
-	slices.Sort(r)
-	ma, mr := a[len(a)/2], r[len(r)/2]
+	a, r := inTurns(b, block(h.ours), block(h.raw))
+	stats := h.cache.Stats()
+	ma, mr := median(a), median(r)
+	b.ReportMetric(float64(stats.Hits)/float64(stats.Trips), "gets/trip")
 	b.ReportMetric(ma/float64(per*callers), "ns/get")
 	b.ReportMetric(mr/float64(per*callers), "ns/raw")
 	b.ReportMetric(ma/mr, "time/raw")
 	b.ReportMetric(mr/ma, "throughput/raw")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkHitLatency compares the 99th percentile of 64 callers.
+func BenchmarkHitLatency(b *testing.B) {
+	s := redistest.Real(b)
+	for _, keys := range []int{1000, 1} {
+		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {
+			const callers, per = 64, 100
+			h := newHits(b, s, 100, keys)
+			p99 := func(get func(string)) func() float64 {
+				return func() float64 {
+					took := make([]time.Duration, callers*per)
+					var wg sync.WaitGroup
+					for i := range callers {
+						wg.Go(func() {
+							for j := range per {
+								asked := time.Now()
+								get(h.key())
+								took[i*per+j] = time.Since(asked)
+							}
+						})
+					}
+					wg.Wait()
+					slices.Sort(took)
+					return float64(took[len(took)*99/100])
+				}
+			}
+			a, r := inTurns(b, p99(h.ours), p99(h.raw))
+			b.ReportMetric(median(a)/1e6, "ms-p99")
+			b.ReportMetric(median(r)/1e6, "ms-p99-raw")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
