@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
@@ -50,6 +51,32 @@ func comes(t testing.TB, what string, event <-chan struct{}) {
 	case <-time.After(20 * time.Second):
 		t.Errorf("%s did not come", what)
 	}
+}
+
+// I6: a load that takes three times its lease is the only one, however many callers and instances wait for it.
+func TestALoadThatOutlastsItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const instances, callers = 10, 200
+		s := redistest.Fake(t)
+		o := &origin[string]{load: func(context.Context) (string, error) { time.Sleep(3 * defaultLeaseTTL); return "v", nil }}
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for range instances {
+			c := open[string](t, s.Client(t))
+			for range callers {
+				wg.Go(func() {
+					if v, err := c.Get(t.Context(), "k", o.Load); v != "v" || err != nil {
+						t.Errorf("got %q, %v", v, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		wantLoads(t, o, 1)
+		if took := time.Since(begun); took > 3*defaultLeaseTTL+lastPoll {
+			t.Errorf("took %v", took)
+		}
+	})
 }
 
 // I3: a lease that another has is asked about once and left alone. The load goes on, and its value is not stored.
