@@ -244,7 +244,7 @@ func (h *after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // A lease that is given back without a value goes to one of those who wait; the others wait on, for that one.
 func TestAWakeThatSomebodyElseWon(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
-		caches := openAll(t, 8, func() redis.UniversalClient { return s.Client(t) })
+		caches := openAll(t, 8, func() redis.UniversalClient { return s.Client(t) }, unhurried)
 		lag(t, caches[0], caches[1:], "first", 100*time.Millisecond, nil)
 		var loads atomic.Int64
 		var running atomic.Int64
