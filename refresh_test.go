@@ -91,6 +91,40 @@ func TestTheRefreshAfterAFailedOne(t *testing.T) {
 	})
 }
 
+// I7: a refresh of which nothing came, without a failure that the fleet is told of, is not repeated by every stale hit.
+func TestARefreshOfWhichNothingCame(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		const backoff = 100 * time.Millisecond
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		for name, end := range map[string]result{
+			"its caller's context has ended": {err: gone.Err()}, "not to be stored": {value: Entry[string]{NoStore: true}},
+		} {
+			c := open[string](t, s.Client(t), unhurried, func(o *Options) { o.TTL, o.StaleFor, o.FailureBackoff = settle, time.Hour, backoff })
+			if err := c.Set(t.Context(), name, "old"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * settle)
+			var loads atomic.Int64
+			begun := time.Now()
+			for time.Since(begun) < 5*backoff {
+				e, err := c.Fetch(t.Context(), name, func(context.Context, *Entry[string]) (Entry[string], error) {
+					loads.Add(1)
+					return end.value, end.err
+				})
+				if e.Value != "old" || e.Source != Stale || err != nil {
+					t.Errorf("%s: got %+v, %v", name, e, err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if n, most := loads.Load(), int64(time.Since(begun)/backoff)+1; n > most || n == 0 {
+				t.Errorf("%s: %d loads, want %d at most", name, n, most)
+			}
+			redistest.Eventually(t, time.Second, "a new value", func() bool { return getNow(c, name, "new").value.Value == "new" })
+		}
+	})
+}
+
 // I11: a refresh that hangs does not make a stale value last, though it is kept, nor the key unusable.
 func TestAStuckRefresh(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
