@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,38 @@ func TestOneLoadInTheFleet(t *testing.T) {
 		}
 		wg.Wait()
 		wantLoads(t, o, 1)
+	})
+}
+
+// Keys that are loaded at once have nothing of each other's, also when they share a slot of a cluster.
+func TestKeysDoNotShareALoad(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		const keys = 50
+		var loads [2 * keys]atomic.Int64
+		var wg sync.WaitGroup
+		for range 3 {
+			c := open[string](t, s.Client(t), unhurried)
+			for i := range 2 * keys {
+				key := fmt.Sprint(i)
+				if i >= keys {
+					key = "{slot}" + key
+				}
+				wg.Go(func() {
+					v, err := c.Get(t.Context(), key, func(context.Context) (string, error) {
+						loads[i].Add(1)
+						time.Sleep(testLoad)
+						return "v of " + key, nil
+					})
+					if v != "v of "+key || err != nil {
+						t.Errorf("%s: got %q, %v", key, v, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for i := range loads {
+			want(t, fmt.Sprint("loads of key ", i), loads[i].Load(), 1)
+		}
 	})
 }
 

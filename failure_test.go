@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +74,41 @@ func TestWithoutBackoffWaitersStillGetTheFailure(t *testing.T) {
 		_, err := a.Get(t.Context(), "k", returns("v").Load)
 		if err != nil {
 			t.Errorf("the next load is not free: %v", err)
+		}
+	})
+}
+
+// I6: the end of a failed load makes way for one load, here and elsewhere, however many come at that moment.
+func TestFailingLoadsAreNeverTwoAtOnce(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		var running, loads atomic.Int64
+		load := func(context.Context) (string, error) {
+			if running.Add(1) > 1 {
+				t.Error("two loads at once")
+			}
+			defer running.Add(-1)
+			loads.Add(1)
+			time.Sleep(5 * time.Millisecond)
+			return "", errSource
+		}
+		var wg sync.WaitGroup
+		end := time.Now().Add(500 * time.Millisecond)
+		for range 4 {
+			c := open[string](t, s.Client(t), unhurried, func(o *Options) { o.FailureBackoff = -1 })
+			for range 5 {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						if _, err := c.Get(t.Context(), "k", load); asLoadError(err) == nil {
+							t.Errorf("got %v", err)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if n := loads.Load(); n < 10 {
+			t.Errorf("%d loads: a failure kept the others from loading", n)
 		}
 	})
 }

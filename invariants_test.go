@@ -332,11 +332,27 @@ func (r *recorder) last(step string) []any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, args := range slices.Backward(r.args) {
-		if runs(step)([]string{fmt.Sprint(args[0]), fmt.Sprint(args[1])}) {
+		if isStep(args, step) {
 			return args
 		}
 	}
 	return nil
+}
+
+// count returns how often a step was sent. A server that did not know it was sent it twice.
+func (r *recorder) count(step string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, args := range r.args {
+		if isStep(args, step) && args[0] == "evalsha" {
+			n++
+		}
+	}
+	return n
+}
+
+func isStep(args []any, step string) bool {
+	return len(args) > 1 && runs(step)([]string{fmt.Sprint(args[0]), fmt.Sprint(args[1])})
 }
 
 // I3: a load that has lost its lease changes nothing for the one that has it, however it ends.

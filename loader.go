@@ -376,7 +376,7 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 	defer f.stats.flights.Add(-1)
 	token := newToken()
 	a, err := f.acquire(token, "")
-	pause := firstPoll
+	var pause time.Duration // until the next refresh may begin
 	switch {
 	case err != nil:
 		f.leave()
@@ -390,16 +390,21 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 		if event.Err = o.err; errors.Is(o.err, ErrNotFound) {
 			event.Err = nil
 		}
+		if o.private || o.entry.NoStore {
+			// Nothing came of it, and Redis knows of no failure: the value stays as stale as it is.
+			pause = f.opts.FailureBackoff
+		}
+	case a.Status == script.Hit:
+		f.leave()
+		pause = firstPoll
 	default:
 		f.leave()
-		if a.Status != script.Hit {
-			pause = lastPoll
-		}
+		pause = lastPoll
 	}
 	f.background.Release(1)
 	f.tellRefresh(event)
-	// While another process holds the lease, or the failure of the last load stands, hits must not keep asking.
-	if event.Skipped {
+	// While another process holds the lease, or a failure of the last load stands, hits must not keep asking.
+	if pause > 0 {
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
 		select {
