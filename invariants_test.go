@@ -425,7 +425,7 @@ func foreignTouch(t *testing.T, s redistest.Server) error {
 func TestARenewalOfALostLease(t *testing.T) { holds(t, renewalOfALostLease) }
 
 func renewalOfALostLease(t *testing.T, s redistest.Server) error {
-	const lease = 120 * time.Millisecond
+	const lease = 480 * time.Millisecond
 	short := func(o *Options) { o.RedisTimeout, o.LeaseTTL = lease/4, lease }
 	a, b := open[string](t, s.Client(t), short), open[string](t, s.Client(t), short)
 	p := get(a, "k")
@@ -461,7 +461,7 @@ func lostReplyOf(step string) scenario {
 }
 
 func loseReplyOf(t *testing.T, s redistest.Server, step, where string) error {
-	const lease, quick = 400 * time.Millisecond, 150 * time.Millisecond
+	const lease, quick = 1200 * time.Millisecond, 450 * time.Millisecond
 	proxy, faults := redistest.NewProxy(t, s), redistest.NewFaults(t)
 	rdb := proxy.Client(t)
 	rdb.AddHook(faults)
@@ -545,14 +545,14 @@ func TestNoLateAcquire(t *testing.T) { holds(t, lateAcquire) }
 func lateAcquire(t *testing.T, s redistest.Server) error {
 	rdb, seen := s.Client(t), &recorder{}
 	rdb.AddHook(seen)
-	c := open[string](t, rdb, func(o *Options) { o.RedisTimeout = 2 * settle })
+	c := open[string](t, rdb, func(o *Options) { o.RedisTimeout = 10 * settle })
 	if err := expect("first", getNow(c, "k", "v"), "v"); err != nil {
 		return err
 	}
 	if err := c.Invalidate(t.Context(), "k"); err != nil {
 		return err
 	}
-	time.Sleep(3 * settle)
+	time.Sleep(11 * settle)
 	if err := s.Client(t).Do(t.Context(), seen.last("acquire")...).Err(); err != nil { // a copy that was under way
 		return err
 	}
