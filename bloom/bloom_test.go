@@ -345,7 +345,15 @@ func TestARebuildThatFails(t *testing.T) {
 		}, nil)
 		check("shard lost", err, ErrShardLost)
 
-		err = f.Rebuild(t.Context(), func(yield func(string) bool) { yield("x"); build(t, open(t, rdb), "a") }, nil)
+		err = f.Rebuild(t.Context(), func(yield func(string) bool) {
+			build(t, open(t, rdb), "a")
+			for i := 0; yield("x"); i++ {
+				if i > maxBatch {
+					t.Error("a superseded rebuild goes on")
+					return
+				}
+			}
+		}, nil)
 		check("superseded", err, ErrSuperseded)
 
 		err = f.Rebuild(t.Context(), func(func(string) bool) { rdb.FlushAll(t.Context()); build(t, f, "a") }, nil)
@@ -365,6 +373,33 @@ func TestARebuildThatFails(t *testing.T) {
 		skipped := 0
 		faults.LoseReply(1, func([]string) bool { skipped++; return skipped > 4 })
 		check("switch", g.Rebuild(t.Context(), slices.Values([]string{"a"}), nil), stockade.ErrRedis)
+	})
+}
+
+// A step of a Rebuild that comes after another Rebuild changes nothing of it.
+func TestRebuildsThatMeet(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		faults := redistest.NewFaults(t)
+		rdb := s.Client(t)
+		rdb.AddHook(faults)
+		f, other := open(t, rdb), open(t, s.Client(t))
+		build(t, f, "old")
+		for how, want := range map[string]error{"make": nil, "need": ErrSuperseded} {
+			reached, release := faults.Block(func(command []string) bool { return slices.Contains(command, how) })
+			done := make(chan error, 1)
+			go func() { done <- f.Rebuild(t.Context(), slices.Values([]string{"new"}), nil) }()
+			<-reached
+			build(t, other, "new")
+			release()
+			if err := <-done; !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", how, err, want)
+			}
+			for _, f := range []*Filter{f, other} {
+				wantMay(t, f, true, "new")
+				wantMay(t, f, false, "old", "x")
+			}
+			wantKeys(t, s.Client(t), 2)
+		}
 	})
 }
 
@@ -414,7 +449,7 @@ func TestInsert(t *testing.T) {
 func TestAFilterOfANewerVersion(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		rdb := s.Client(t)
-		for _, text := range []string{"2.64.1.7.x ", "1.64.1.7 ", "1.64.99999999.7.x ", "1.0.1.7.x ", "other"} {
+		for _, text := range []string{"2.64.1.7.x ", "1.64.1.7 ", "1.64.99999999.7.x ", "1.64.1.999999999.x ", "1.0.1.7.x ", "other"} {
 			f := open(t, rdb)
 			rdb.Set(t.Context(), f.stateName(), text, 0)
 			wantMay(t, f, true, "a")
