@@ -85,7 +85,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Filter, error) {
 	}
 	d, ok := designFor(opts.Keys, opts.Rate, maxShardBits)
 	if !ok {
-		return nil, configError("Keys", opts.Keys, fmt.Sprintf("too many for the Rate %v: more than %d GiB", opts.Rate, maxShards*maxShardBits>>33))
+		return nil, configError("Keys", opts.Keys,
+			fmt.Sprintf("too many for the Rate %v: more than %d GiB", opts.Rate, maxShards*maxShardBits>>33))
 	}
 	f := &Filter{rdb: rdb, prefix: opts.Prefix, design: d}
 	f.state.Store(&state{})
@@ -105,7 +106,8 @@ func configError(field string, value any, want string) error {
 }
 
 // MayExist reports for each key whether it may exist. False is certain: the key was not added. All may exist when the
-// filter was not built, or is lost. One round trip answers up to 1000 keys. The error Is [stockade.ErrRedis].
+// filter was not built, or is lost. One round trip answers up to 1000 keys. The error Is [stockade.ErrRedis], or ctx's cause.
+// A call waits for Redis as long as the client's options let it; a cache that asks waits for its RedisTimeout.
 func (f *Filter) MayExist(ctx context.Context, keys []string) ([]bool, error) {
 	may := make([]bool, 0, len(keys))
 	for some := range slices.Chunk(keys, maxBatch) {
@@ -120,7 +122,7 @@ func (f *Filter) MayExist(ctx context.Context, keys []string) ([]bool, error) {
 
 // Add adds a key. When it has returned nil no process rules the key out. See the package documentation for the order of
 // a write. It does nothing to a filter that was not built: building reads the source later. It may be repeated. The error Is
-// [stockade.ErrRedis].
+// [stockade.ErrRedis], or ctx's cause, or says that the filter was built by another version of this package.
 func (f *Filter) Add(ctx context.Context, key string) error { return f.AddMany(ctx, []string{key}) }
 
 // AddMany is Add of many keys, in few round trips. After an error some of them may have been added.
