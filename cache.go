@@ -136,6 +136,8 @@ type Options struct {
 	RedisTimeout time.Duration
 	// WhenRedisFails says what reads do then. Default LoadLocally.
 	WhenRedisFails RedisFailure
+	// Guard is asked before a missing key is loaded whether it may exist at all. Default nil: every key may.
+	Guard Guard
 	// Codec writes and reads values. Default msgpack, which stores exported fields only; a []byte is stored as it is.
 	Codec Codec
 	// Observer is told what happens. Default nothing.

@@ -38,6 +38,7 @@ type core[T any] struct {
 	refreshing registry[T] // background refreshes
 	permits    *semaphore.Weighted
 	background *semaphore.Weighted // what refreshes may use of the permits
+	overdue    atomic.Int64        // calls of the Guard that were given up and have not returned
 
 	ctx     context.Context // ends with Close, cause ErrClosed
 	cancel  context.CancelCauseFunc

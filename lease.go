@@ -27,6 +27,8 @@ type loaded[T any] struct {
 	entry Entry[T]
 	err   error
 	took  time.Duration
+	// ruledOut says that the Guard did, so that no loader ran.
+	ruledOut bool
 }
 
 // loadLeased loads under a lease and commits.
@@ -34,6 +36,11 @@ func (f *flight[T]) loadLeased(l lease) *outcome[T] {
 	o := &outcome[T]{validAt: f.seq.Add(1)}
 	f.start.Store(o.validAt)
 	r := f.hold(l)
+	if r.ruledOut {
+		f.release(l) // and those who wait ask the Guard themselves
+		o.err = f.notFound
+		return o
+	}
 	event := LoadEvent{Key: f.key, Took: r.took, Stamp: l.stamp, Outcome: NotStored}
 	switch e, err := f.settle(r); {
 	case err == nil && e.NoStore:
@@ -90,6 +97,10 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	case r = <-landed:
 	case <-ctx.Done():
 		r = f.cut(ctx, landed)
+	}
+	if r.ruledOut {
+		o.err = f.notFound
+		return o
 	}
 	var lasts time.Duration
 	o.entry, o.err = f.settle(r)
@@ -196,7 +207,7 @@ func (f *flight[T]) renew(l lease) script.Result {
 	return r
 }
 
-// begin runs the loader on a goroutine of its own, which gives the permit back when the loader has returned: one that
+// begin asks the Guard, and runs the loader, on a goroutine of its own, which gives the permit back when the loader has returned: one that
 // ignores its context keeps its place. The context ends with the loader, at LoadTimeout, and on Close.
 func (f *flight[T]) begin() (context.Context, <-chan loaded[T]) {
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
@@ -206,38 +217,42 @@ func (f *flight[T]) begin() (context.Context, <-chan loaded[T]) {
 	unhook := context.AfterFunc(f.ctx, func() { cancel(ErrClosed) })
 	old := f.saw.old()
 	landed := make(chan loaded[T], 1)
-	f.stats.loads.Add(1)
 	f.stats.loading.Add(1)
 	begun := time.Now()
-	end := func(e Entry[T], err error) {
+	end := func(r loaded[T]) {
 		mark.ended.Store(true)
 		f.stats.loading.Add(-1)
 		f.leave()
-		landed <- loaded[T]{entry: e, err: err, took: time.Since(begun)}
+		r.took = time.Since(begun)
+		landed <- r
 		unhook()
 		expire()
 		cancel(nil)
 	}
 	started := f.work.run(func() {
-		var e Entry[T]
-		var err error
+		var r loaded[T]
 		returned := false
 		defer func() {
 			if !returned {
-				e = Entry[T]{}
+				r = loaded[T]{}
 				if v := recover(); v != nil {
-					err = &PanicError{Value: v, Stack: debug.Stack()}
+					r.err = &PanicError{Value: v, Stack: debug.Stack()}
 				} else {
-					err = &PanicError{Value: "runtime.Goexit", Stack: debug.Stack()}
+					r.err = &PanicError{Value: "runtime.Goexit", Stack: debug.Stack()}
 				}
 			}
-			end(e, err)
+			end(r)
 		}()
-		e, err = f.load.load(ctx, old)
+		if f.guard && f.rulesOut(ctx, f.key) {
+			r.ruledOut = true
+		} else if r.err = context.Cause(ctx); r.err == nil {
+			f.stats.loads.Add(1)
+			r.entry, r.err = f.load.load(ctx, old)
+		}
 		returned = true
 	})
 	if !started {
-		end(Entry[T]{}, ErrClosed)
+		end(loaded[T]{err: ErrClosed})
 	}
 	return ctx, landed
 }

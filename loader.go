@@ -37,6 +37,7 @@ type flight[T any] struct {
 	number uint64          // the arrival of that call
 	saw    sight[T]        // what is in Redis and cannot be served
 	nested bool            // inside another load of this cache, whose permit serves for both
+	guard  bool            // the Guard is asked before the load
 
 	start atomic.Uint64   // the number at the start of the load; zero before
 	lost  chan struct{}   // closed when the lease is known to be lost
@@ -71,7 +72,7 @@ func (c *core[T]) join(ctx context.Context, key string, policy Policy, load sour
 	landed := c.flights.DoChan(key, func() (any, error) {
 		f := &flight[T]{
 			core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, number: number, saw: saw,
-			nested: outer.in(c), lost: make(chan struct{}),
+			nested: outer.in(c), guard: c.opts.Guard != nil, lost: make(chan struct{}),
 		}
 		return f.run(), nil
 	})

@@ -10,6 +10,7 @@ type Observer struct {
 	Refresh func(RefreshEvent) // a background refresh has ended, or was skipped
 	Redis   func(RedisEvent)   // Redis failed, is misconfigured, or works again
 	Lock    func(LockEvent)    // a lock was taken, lost or released
+	Guard   func(GuardEvent)   // the Guard did not answer, so that the key is loaded
 }
 
 // LoadEvent tells of one run of a loader.
@@ -60,6 +61,12 @@ type RedisEvent struct {
 	Err           error  // nil when the node works again
 	Misconfigured bool   // Redis answered, and will keep answering so: told once for each kind
 	Open          bool   // the breaker of the node is open: no call waits for it
+}
+
+// GuardEvent tells of one question to the Guard that it did not answer.
+type GuardEvent struct {
+	Key string
+	Err error // its own, a *PanicError, or a time-out
 }
 
 // LockEvent tells of one step in the life of a lock.

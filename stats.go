@@ -12,6 +12,8 @@ type Stats struct {
 	Waits       uint64 // waits for another process's load
 	Wakes       uint64 // messages that ended a wait
 	Polls       uint64 // questions of a waiter that no message had woken
+	RuledOut    uint64 // loads that were not begun, since the Guard said that the key cannot exist
+	GuardErrors uint64 // questions to the Guard that it did not answer
 	Loads       uint64 // loads that were begun
 	LoadErrors  uint64 // loads that failed
 	Refreshes   uint64 // of the Loads: those in the background
@@ -32,6 +34,7 @@ type counters struct {
 	waits, wakes, polls                   atomic.Uint64
 	loads, loadErrors, refreshes, skipped atomic.Uint64
 	rejected, undecodable, redisErrors    atomic.Uint64
+	ruledOut, guardErrors                 atomic.Uint64
 	flights, loading                      atomic.Int64
 }
 
@@ -41,6 +44,7 @@ func (c *core[T]) Stats() Stats {
 	return Stats{
 		Hits: s.hits.Load(), Stale: s.stale.Load(), Absent: s.absent.Load(), Misses: s.misses.Load(), Joined: s.joined.Load(),
 		Waits: s.waits.Load(), Wakes: s.wakes.Load(), Polls: s.polls.Load(),
+		RuledOut: s.ruledOut.Load(), GuardErrors: s.guardErrors.Load(),
 		Loads: s.loads.Load(), LoadErrors: s.loadErrors.Load(), Refreshes: s.refreshes.Load(), Skipped: s.skipped.Load(),
 		Rejected: s.rejected.Load(), Undecodable: s.undecodable.Load(), RedisErrors: s.redisErrors.Load(),
 		Trips: c.nodes.trips.Load(), TripKeys: c.nodes.tripKeys.Load(),

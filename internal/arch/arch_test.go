@@ -103,7 +103,7 @@ func TestRuleOf(t *testing.T) {
 // A direct requirement of the root is a dependency of every user: a new one needs an entry in docs/decisions.md.
 func TestRequirements(t *testing.T) {
 	var (
-		code  = []string{goRedis, xSync, msgpack, otter}
+		code  = []string{goRedis, xSync, msgpack, otter, xxhash}
 		tests = []string{miniredis, goleak, porcupine}
 	)
 	requirement := regexp.MustCompile(`^(?:require )?\s*([\w./~-]+\.[\w./~-]+) v\S+$`) // without "// indirect"

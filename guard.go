@@ -1,0 +1,70 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+)
+
+// Guard knows of keys that cannot exist, so that a flood of made-up keys does not reach the source. The cache asks it
+// when it would begin to load a missing key, never on a hit or for the refresh of a value that is there. Package bloom
+// has one.
+//
+// MayExist answers for each of keys, in their order; it must be safe for concurrent use. False means that the key
+// certainly does not exist: callers get [ErrNotFound], and nothing is stored. An error, a panic, an answer of another
+// length, or none within [Options.RedisTimeout], means that all of them may exist. The context is the one
+// that the loader would get, with that deadline.
+type Guard interface {
+	MayExist(ctx context.Context, keys []string) ([]bool, error)
+}
+
+// rulesOut reports whether the Guard says that a key, which is about to be loaded, cannot exist.
+func (c *core[T]) rulesOut(ctx context.Context, key string) bool {
+	// While an answer is overdue nothing is asked: a Guard that hangs must not delay every load, nor gather goroutines.
+	if c.overdue.Load() > 0 {
+		return false
+	}
+	var over atomic.Bool // the call has ended or was given up, whichever came first
+	may, err := within(ctx, c.work, c.opts.RedisTimeout, func(ctx context.Context) ([]bool, error) {
+		defer func() {
+			if over.Swap(true) {
+				c.overdue.Add(-1)
+			}
+		}()
+		return askGuard(ctx, c.opts.Guard, []string{key})
+	})
+	if err == nil {
+		if !may[0] {
+			c.stats.ruledOut.Add(1)
+		}
+		return !may[0]
+	}
+	if !over.Swap(true) {
+		c.overdue.Add(1)
+	}
+	if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+		c.stats.guardErrors.Add(1)
+		if c.opts.Observer.Guard != nil {
+			c.opts.Observer.Guard(GuardEvent{Key: key, Err: err})
+		}
+	}
+	return false
+}
+
+// askGuard calls the Guard, and makes an error of everything that is no answer.
+func askGuard(ctx context.Context, g Guard, keys []string) (may []bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			may, err = nil, &PanicError{Value: recover(), Stack: debug.Stack()}
+		}
+	}()
+	may, err = g.MayExist(ctx, keys)
+	returned = true
+	if err == nil && len(may) != len(keys) {
+		err = fmt.Errorf("stockade: the Guard gave %d answers for %d keys", len(may), len(keys))
+	}
+	return may, err
+}
