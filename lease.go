@@ -207,8 +207,8 @@ func (f *flight[T]) renew(l lease) script.Result {
 	return r
 }
 
-// begin asks the Guard, and runs the loader, on a goroutine of its own, which gives the permit back when the loader has returned: one that
-// ignores its context keeps its place. The context ends with the loader, at LoadTimeout, and on Close.
+// begin asks the Guard and runs the loader, on a goroutine of its own, which gives the permit back when the loader has
+// returned: one that ignores its context keeps its place. The context ends with the loader, at LoadTimeout, and on Close.
 func (f *flight[T]) begin() (context.Context, <-chan loaded[T]) {
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	ctx := context.WithValue(context.WithoutCancel(f.caller), loadingKey{}, mark)
