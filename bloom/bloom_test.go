@@ -35,7 +35,7 @@ func open(t testing.TB, rdb redis.UniversalClient, change ...func(*Options)) *Fi
 
 func build(t testing.TB, f *Filter, keys ...string) {
 	t.Helper()
-	if err := f.Rebuild(t.Context(), slices.Values(keys), nil); err != nil {
+	if err := f.Rebuild(t.Context(), Keys(slices.Values(keys)), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +198,7 @@ func TestStats(t *testing.T) {
 	const keys, rate = 20_000, 0.05
 	f.design, _ = designFor(keys, rate, 1<<15)
 	told := 0
-	if err := f.Fill(t.Context(), slices.Values(numbered("k", keys)), func(n int) { told = n }); err != nil || told != keys {
+	if err := f.Fill(t.Context(), Keys(slices.Values(numbered("k", keys))), func(n int) { told = n }); err != nil || told != keys {
 		t.Fatalf("told of %d, %v", told, err)
 	}
 	wantMay(t, f, true, numbered("k", keys)...)
@@ -232,7 +232,7 @@ func TestRebuild(t *testing.T) {
 		build(t, f, "old", "both")
 		wantMay(t, elsewhere, true, "old")
 		var told []int
-		err := f.Rebuild(t.Context(), func(yield func(string) bool) {
+		err := f.Rebuild(t.Context(), Keys(func(yield func(string) bool) {
 			for _, f := range []*Filter{f, elsewhere} {
 				wantMay(t, f, true, "old", "both")
 				wantMay(t, f, false, "new", "x")
@@ -247,7 +247,7 @@ func TestRebuild(t *testing.T) {
 				}
 			}
 			wantMay(t, f, false, "k0")
-		}, func(n int) { told = append(told, n) })
+		}), func(n int) { told = append(told, n) })
 		if err != nil || !slices.Equal(told, []int{maxBatch, maxBatch + 2}) {
 			t.Errorf("told %v, %v", told, err)
 		}
@@ -302,7 +302,7 @@ func TestAddsDuringRebuilds(t *testing.T) {
 			})
 		}
 		for range 20 {
-			if err := rebuilder.Rebuild(t.Context(), read, nil); err != nil {
+			if err := rebuilder.Rebuild(t.Context(), Keys(read), nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -330,23 +330,25 @@ func TestARebuildThatFails(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("why")
-		check("cancelled", f.Rebuild(ctx, func(yield func(string) bool) { yield("x"); cancel(why) }, nil), why)
+		check("cancelled", f.Rebuild(ctx, Keys(func(yield func(string) bool) { yield("x"); cancel(why) }), nil), why)
+
+		check("the source fails", f.Rebuild(t.Context(), func(yield func(string, error) bool) { _ = yield("x", nil) && yield("", why) }, nil), why)
 
 		func() {
 			defer func() { check("panic", recover().(error), why) }()
-			_ = f.Rebuild(t.Context(), func(yield func(string) bool) { yield("x"); panic(why) }, nil)
+			_ = f.Rebuild(t.Context(), Keys(func(yield func(string) bool) { yield("x"); panic(why) }), nil)
 		}()
 
-		err := f.Rebuild(t.Context(), func(yield func(string) bool) {
+		err := f.Rebuild(t.Context(), Keys(func(yield func(string) bool) {
 			yield("x")
 			rdb.Del(t.Context(), f.shardNames(f.state.Load().next)...)
 			if err := f.Add(t.Context(), "a"); err != nil {
 				t.Error(err)
 			}
-		}, nil)
+		}), nil)
 		check("shard lost", err, ErrShardLost)
 
-		err = f.Rebuild(t.Context(), func(yield func(string) bool) {
+		err = f.Rebuild(t.Context(), Keys(func(yield func(string) bool) {
 			build(t, open(t, rdb), "a")
 			for i := 0; yield("x"); i++ {
 				if i > maxBatch {
@@ -354,10 +356,10 @@ func TestARebuildThatFails(t *testing.T) {
 					return
 				}
 			}
-		}, nil)
+		}), nil)
 		check("superseded", err, ErrSuperseded)
 
-		err = f.Rebuild(t.Context(), func(func(string) bool) { rdb.FlushAll(t.Context()); build(t, f, "a") }, nil)
+		err = f.Rebuild(t.Context(), Keys(func(func(string) bool) { rdb.FlushAll(t.Context()); build(t, f, "a") }), nil)
 		check("flushed", err, ErrSuperseded)
 
 		faults := redistest.NewFaults(t)
@@ -368,12 +370,12 @@ func TestARebuildThatFails(t *testing.T) {
 		for step := range 4 { // look, make, add, look
 			skipped := 0
 			faults.LoseReply(1, func(command []string) bool { skipped++; return skipped > step && command[0] == "evalsha" })
-			check(fmt.Sprint("reply lost ", step), g.Rebuild(t.Context(), slices.Values([]string{"a"}), nil), io.EOF)
+			check(fmt.Sprint("reply lost ", step), g.Rebuild(t.Context(), Keys(slices.Values([]string{"a"})), nil), io.EOF)
 		}
 		// The reply of the switch itself: the outcome is unknown, and both are right.
 		skipped := 0
 		faults.LoseReply(1, func([]string) bool { skipped++; return skipped > 4 })
-		check("switch", g.Rebuild(t.Context(), slices.Values([]string{"a"}), nil), stockade.ErrRedis)
+		check("switch", g.Rebuild(t.Context(), Keys(slices.Values([]string{"a"})), nil), stockade.ErrRedis)
 	})
 }
 
@@ -388,7 +390,7 @@ func TestRebuildsThatMeet(t *testing.T) {
 		for how, want := range map[string]error{"make": nil, "need": ErrSuperseded} {
 			reached, release := faults.Block(func(command []string) bool { return slices.Contains(command, how) })
 			done := make(chan error, 1)
-			go func() { done <- f.Rebuild(t.Context(), slices.Values([]string{"new"}), nil) }()
+			go func() { done <- f.Rebuild(t.Context(), Keys(slices.Values([]string{"new"})), nil) }()
 			<-reached
 			build(t, other, "new")
 			release()
@@ -456,7 +458,7 @@ func TestAFilterOfANewerVersion(t *testing.T) {
 			wantMay(t, f, true, "a")
 			for what, err := range map[string]error{
 				"Add":     f.Add(t.Context(), "a"),
-				"Rebuild": f.Rebuild(t.Context(), slices.Values([]string{"a"}), nil),
+				"Rebuild": f.Rebuild(t.Context(), Keys(slices.Values([]string{"a"})), nil),
 			} {
 				if !errors.Is(err, errForeign) {
 					t.Errorf("%q: %s: got %v", text, what, err)
@@ -509,8 +511,8 @@ func TestBadArguments(t *testing.T) {
 		for name, call := range map[string]func(ctx context.Context) error{
 			"MayExist": func(ctx context.Context) error { _, err := f.MayExist(ctx, []string{"k"}); return err },
 			"Add":      func(ctx context.Context) error { return f.Add(ctx, "k") },
-			"Fill":     func(ctx context.Context) error { return f.Fill(ctx, slices.Values([]string{"k"}), nil) },
-			"Rebuild":  func(ctx context.Context) error { return f.Rebuild(ctx, slices.Values([]string{"k"}), nil) },
+			"Fill":     func(ctx context.Context) error { return f.Fill(ctx, Keys(slices.Values([]string{"k"})), nil) },
+			"Rebuild":  func(ctx context.Context) error { return f.Rebuild(ctx, Keys(slices.Values([]string{"k"})), nil) },
 			"Stats":    func(ctx context.Context) error { _, err := f.Stats(ctx); return err },
 		} {
 			if err := call(none); err == nil || !strings.Contains(err.Error(), "ctx") {
@@ -632,7 +634,7 @@ func BenchmarkFill(b *testing.B) {
 	build(b, f)
 	keys := numbered("k", 100_000)
 	for b.Loop() {
-		if err := f.Fill(b.Context(), slices.Values(keys), nil); err != nil {
+		if err := f.Fill(b.Context(), Keys(slices.Values(keys)), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

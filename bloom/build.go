@@ -22,10 +22,24 @@ var (
 	errUnsteady = errors.New("bloom: the filter is switched again and again")
 )
 
+// Keys makes a sequence that cannot fail one for [Filter.Fill] and [Filter.Rebuild]: Keys(slices.Values(ids)), say.
+func Keys(keys iter.Seq[string]) iter.Seq2[string, error] {
+	if keys == nil {
+		return nil
+	}
+	return func(yield func(string, error) bool) {
+		for key := range keys {
+			if !yield(key, nil) {
+				return
+			}
+		}
+	}
+}
+
 // Fill adds the keys of a sequence. A filter that was not built is built by it, as by [Filter.Rebuild]. progress, when it
 // is not nil, is called with the number of keys so far, on the caller's goroutine. The error Is [stockade.ErrRedis], or ctx's
-// cause, or one of Rebuild; Fill may be repeated.
-func (f *Filter) Fill(ctx context.Context, keys iter.Seq[string], progress func(n int)) error {
+// cause, or the first one of keys, or one of Rebuild; Fill may be repeated.
+func (f *Filter) Fill(ctx context.Context, keys iter.Seq2[string, error], progress func(n int)) error {
 	s, err := f.look(ctx)
 	switch {
 	case err != nil:
@@ -42,10 +56,10 @@ func (f *Filter) Fill(ctx context.Context, keys iter.Seq[string], progress func(
 // then a key that was written to the source before its Add is in the new generation by the one or by the other.
 //
 // One Rebuild at a time: the later one takes over, and the earlier returns [ErrSuperseded]; a [stockade.Locker] keeps the
-// instances of a fleet apart. A Rebuild that fails, or that keys ends by a panic, leaves the current generation in place.
-// Redis needs room for both. Errors: ErrSuperseded, [ErrShardLost], one that Is [stockade.ErrRedis], ctx's cause. See
-// [Filter.Fill] for progress.
-func (f *Filter) Rebuild(ctx context.Context, keys iter.Seq[string], progress func(n int)) error {
+// instances of a fleet apart. A Rebuild that fails, or that keys ends by an error or a panic, leaves the current generation
+// in place: half of the keys would rule out the others. Redis needs room for both. Errors: ErrSuperseded, [ErrShardLost],
+// one that Is [stockade.ErrRedis], ctx's cause, the first one of keys. See [Filter.Fill] for progress.
+func (f *Filter) Rebuild(ctx context.Context, keys iter.Seq2[string, error], progress func(n int)) error {
 	switch {
 	case ctx == nil:
 		return errNilContext
@@ -95,7 +109,7 @@ func (f *Filter) abandon(ctx context.Context, next *generation) {
 }
 
 // addAll adds a sequence in batches; see [Filter.add] for only.
-func (f *Filter) addAll(ctx context.Context, s *state, keys iter.Seq[string], progress func(n int), only *generation) error {
+func (f *Filter) addAll(ctx context.Context, s *state, keys iter.Seq2[string, error], progress func(n int), only *generation) error {
 	if keys == nil {
 		return errNilKeys
 	}
@@ -112,7 +126,10 @@ func (f *Filter) addAll(ctx context.Context, s *state, keys iter.Seq[string], pr
 		}
 		return nil
 	}
-	for key := range keys {
+	for key, err := range keys {
+		if err != nil {
+			return fmt.Errorf("bloom: read the keys: %w", err)
+		}
 		if batch = append(batch, key); len(batch) < maxBatch {
 			continue
 		}

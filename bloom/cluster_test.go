@@ -17,7 +17,7 @@ func TestClusterFilter(t *testing.T) {
 	f := open(t, servers.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), func(o *Options) { o.Keys, o.Rate = 1000, 1e-9 })
 	f.design, _ = designFor(1000, 1e-9, 1<<13)
 	for range 3 {
-		if err := f.Rebuild(t.Context(), slices.Values(numbered("k", 500)), nil); err != nil {
+		if err := f.Rebuild(t.Context(), Keys(slices.Values(numbered("k", 500))), nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range numbered("added", 500) {

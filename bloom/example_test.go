@@ -30,7 +30,7 @@ func Example() {
 		panic(err)
 	}
 	ids := slices.Values([]string{"7", "8"}) // SELECT id FROM product, row by row
-	if err := filter.Rebuild(ctx, ids, nil); err != nil {
+	if err := filter.Rebuild(ctx, bloom.Keys(ids), nil); err != nil {
 		panic(err)
 	}
 

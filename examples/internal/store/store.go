@@ -140,3 +140,21 @@ func wait(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// IDs returns all ids.
+func (p *Products) IDs(ctx context.Context) ([]int64, error) {
+	rows, err := p.db.QueryContext(ctx, `SELECT id FROM products`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
