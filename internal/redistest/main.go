@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -14,6 +15,12 @@ func Main(m *testing.M) {
 type run struct{ *testing.M }
 
 func (r run) Run() int {
-	defer shared.stop()
-	return r.M.Run()
+	code := r.M.Run()
+	shared.stop()
+	if code == 0 {
+		// A pool of go-redis that cannot dial sleeps for a second before it sees that it is closed; goleak waits for half
+		// of that.
+		poll(3*time.Second, func() bool { return goleak.Find() == nil })
+	}
+	return code
 }
