@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,5 +56,49 @@ func TestFencesUnderLostReplies(t *testing.T) {
 		if !slices.IsSorted(fences) || len(slices.Compact(slices.Clone(fences))) != lockers*turns {
 			t.Errorf("the fences do not grow strictly: %v", fences)
 		}
+	})
+}
+
+// TestFencesGrow holds I2 for fences.
+func TestFencesGrow(t *testing.T) {
+	var last int64
+	next := func(t *testing.T, l *stockade.Locker, after string) {
+		t.Helper()
+		k, err := l.Lock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.Fence() <= last {
+			t.Errorf("after %s: fence %d after %d", after, k.Fence(), last)
+		}
+		last = k.Fence()
+		unlock(t, k)
+	}
+	t.Run("time stands still", func(t *testing.T) {
+		last = 0
+		bubble(t, func(t *testing.T, s *redistest.FakeServer) {
+			l := newLocker(t, s.Client(t), stockade.LockOptions{})
+			for range 100 {
+				next(t, l, "nothing")
+			}
+			s.Mini.SetTime(time.Now().Add(-time.Hour))
+			next(t, l, "the clock was set back")
+		})
+	})
+	t.Run("real", func(t *testing.T) {
+		last = 0
+		s := redistest.NewReal(t)
+		rdb := s.Client(t)
+		l := newLocker(t, rdb, stockade.LockOptions{})
+		next(t, l, "nothing")
+		next(t, l, "an unlock")
+		rdb.FlushAll(t.Context())
+		next(t, l, "a flush")
+		rdb.Del(t.Context(), "ns:K:n:{name}")
+		next(t, l, "an eviction of the fences")
+		s.Restart(t)
+		next(t, l, "a restart")
+		rdb.ScriptFlush(t.Context())
+		next(t, l, "a flush of the scripts")
 	})
 }
