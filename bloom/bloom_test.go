@@ -599,7 +599,7 @@ func FuzzAdded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key string, keys int64, rate uint8) {
 		d, ok := designFor(min(max(keys, 1), 1<<20), (float64(rate)+0.5)/257, 1<<18)
 		if !ok {
-			t.Skip("too large")
+			return // too large a filter: New refuses it
 		}
 		filter.design = d
 		some := []string{key, key + "2", "3" + key}
