@@ -2,6 +2,7 @@ package stockade
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/stockade-cache/stockade/internal/redistest"
 )
+
+var advised = flag.Bool("advised", false, "benchmarks of hits use the client settings that the README advises")
 
 // BenchmarkHit measures Get against the client's own Get, in blocks that take turns, so that both meet the same noise.
 // The ratios are medians of blocks: time/raw of one caller, throughput/raw of many.
@@ -41,7 +44,7 @@ type hits struct {
 }
 
 func newHits(b *testing.B, s redistest.Server, size, keys int) hits {
-	rdb := s.Client(b, func(o *redis.Options) { o.PoolSize = 0 })
+	rdb := s.Client(b, func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 0, *advised })
 	h := hits{cache: open[[]byte](b, rdb)}
 	ctx := context.Background()
 	value := make([]byte, size)

@@ -421,6 +421,30 @@ func foreignTouch(t *testing.T, s redistest.Server) error {
 	return expect("the holder", holder.finish(Entry[string]{}, ErrNotModified), "kept")
 }
 
+// I3: "not modified" writes no head before a payload that is gone; the value that the loader was given is stored instead.
+func TestTheHeadOfAnEvictedValueIsNotTouched(t *testing.T) { holds(t, touchOfAnEvictedValue) }
+
+func touchOfAnEvictedValue(t *testing.T, s redistest.Server) error {
+	rdb := s.Client(t)
+	c := open[string](t, rdb)
+	if err := c.With(Policy{TTL: settle / 2, KeepFor: time.Hour}).Set(t.Context(), "k", "kept"); err != nil {
+		return err
+	}
+	time.Sleep(settle)
+	holder := get(c, "k")
+	<-holder.began
+	if err := rdb.Del(t.Context(), c.names("k").Value).Err(); err != nil {
+		return err
+	}
+	if err := expect("the holder", holder.finish(Entry[string]{}, ErrNotModified), "kept"); err != nil {
+		return err
+	}
+	if v := storedIn(c, "k"); v != "kept" {
+		return fmt.Errorf("stored: %q", v)
+	}
+	return nil
+}
+
 // I3: a renewal neither re-creates a lease that was lost nor prolongs another's.
 func TestARenewalOfALostLease(t *testing.T) { holds(t, renewalOfALostLease) }
 

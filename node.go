@@ -194,7 +194,9 @@ func (n *node) ping() {
 		if cluster, ok := n.rdb.(*redis.ClusterClient); ok {
 			_, err = cluster.MasterForKey(n.ctx, "0")
 		} else {
-			err = n.rdb.Ping(deadlineContext{n.ctx, time.Now().Add(n.timeout)}).Err()
+			ctx, cancel := context.WithDeadline(n.ctx, sent.Add(n.timeout))
+			err = n.rdb.Ping(ctx).Err()
+			cancel()
 		}
 		if time.Since(sent) < n.timeout { // one that comes later says that the node is too slow
 			n.breaker.note(err)

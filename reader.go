@@ -56,9 +56,12 @@ func (n *node) get(ctx context.Context, name string, hint bool) (value string, f
 	}
 	arrived := unknownArrival
 	for {
-		t, i, ours := n.board(name, &arrived)
+		t, i, ours, own := n.board(ctx, name, &arrived)
 		if t == nil {
 			return "", false, ErrClosed
+		}
+		if own {
+			n.flyOwn(t)
 		}
 		select {
 		case <-t.done:
@@ -78,19 +81,20 @@ func (n *node) get(ctx context.Context, name string, hint bool) (value string, f
 const unknownArrival = ^uint64(0)
 
 // board finds a name a place in a trip. ours is false when that trip had left before the call: its value may be
-// outdated, but two trips need not carry one key at once. arrived is how many trips had left when the call began.
-func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
+// outdated, but two trips need not carry one key at once. arrived is how many trips had left when the call began. own
+// says that the caller makes the trip itself.
+func (n *node) board(ctx context.Context, name string, arrived *uint64) (t *trip, i int, ours, own bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return nil, 0, false
+		return nil, 0, false, false
 	}
 	if *arrived == unknownArrival {
 		*arrived = n.departed
 	}
 	n.boardings++
 	if p, ok := n.places[name]; ok {
-		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived
+		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived, false
 	}
 	if last := len(n.gathering) - 1; last >= 0 && len(n.gathering[last].args) <= n.roomLocked() {
 		t = n.gathering[last]
@@ -101,8 +105,25 @@ func (n *node) board(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	i = len(t.names())
 	t.args = append(t.args, name)
 	n.places[name] = place{t, i}
+	if i == 0 && n.goesItselfLocked(ctx) {
+		n.called = true
+		return t, i, true, true
+	}
 	n.callLocked()
-	return t, i, true
+	return t, i, true, false
+}
+
+// goesItselfLocked reports whether the first caller of the last gathering trip makes it: it saves handing over to a
+// flusher, which is much of what a lone read costs beyond a GET. The client must end calls at their deadline, and the
+// caller have as much time as its passengers. Large values do not wait for a flusher at all.
+func (n *node) goesItselfLocked(ctx context.Context) bool {
+	if !n.obeys {
+		return false
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < n.timeout {
+		return false
+	}
+	return n.roomLocked() == 1 || len(n.gathering) == 1 && !n.called && n.mayLeaveLocked()
 }
 
 // callLocked sees to it that a trip that may leave does.
@@ -150,6 +171,7 @@ func (n *node) roomLocked() int {
 // the callers do not make them, so that each can leave at its own deadline.
 type flusher struct {
 	node *node
+	own  bool      // a caller, which makes one trip
 	trip *trip     // guarded by node.mu: the one that is out
 	left time.Time // guarded by node.mu: when it left
 }
@@ -160,70 +182,100 @@ func (f *flusher) run() {
 	defer n.mu.Unlock()
 	for {
 		t := n.takeLocked()
-		if t == nil {
+		if t == nil || !f.flyLocked(t) {
 			return
 		}
-		n.departed++
-		t.number = n.departed
-		f.trip, f.left = t, time.Now()
-		n.out[f] = struct{}{}
-		n.keysOut += len(t.names())
-		n.watching = n.watching || n.tasks.run(n.watch)
-		n.called = false
+	}
+}
+
+// flyOwn makes a trip on the goroutine of its first caller, unless a flusher has taken it meanwhile.
+func (n *node) flyOwn(t *trip) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gatherLocked()
+	if i := slices.Index(n.gathering, t); i >= 0 && n.tasks.begin() { // not after Close, which lands it
+		defer n.tasks.end()
+		n.gathering = slices.Delete(n.gathering, i, i+1)
+		t.own = flusher{node: n, own: true}
+		t.own.flyLocked(t)
 		n.callLocked()
-		n.mu.Unlock()
-		n.trips.Add(1)
-		n.tripKeys.Add(uint64(len(t.names())))
+	}
+}
 
-		ctx, until := n.ctx, f.left.Add(n.timeout)
-		if n.obeys {
-			ctx = deadlineContext{ctx, until}
-		}
-		err := n.unbroken(until, func() error { return n.fly(ctx, t) })
+// flyLocked makes a trip. It reports false when that took too long: the trip was given up.
+func (f *flusher) flyLocked(t *trip) bool {
+	n := f.node
+	n.departed++
+	t.number = n.departed
+	f.trip, f.left = t, time.Now()
+	t.until = f.left.Add(n.timeout)
+	n.out[f] = struct{}{}
+	n.keysOut += len(t.names())
+	n.watching = n.watching || n.tasks.run(n.watch)
+	n.called = false
+	n.callLocked()
+	n.mu.Unlock()
+	n.trips.Add(1)
+	n.tripKeys.Add(uint64(len(t.names())))
 
-		n.mu.Lock()
-		if _, waited := n.out[f]; !waited {
-			return // given up; another has taken this flusher's place
-		}
-		n.returnedLocked(f)
-		if err == nil {
-			for i := range t.names() {
-				if r := t.reply(i); r.found {
-					n.size += (len(r.value) - n.size) / 8
-				}
+	ctx := n.ctx
+	if n.obeys {
+		ctx = t
+	}
+	err := n.unbroken(t.until, func() error { return n.fly(ctx, t) })
+
+	n.mu.Lock()
+	if _, waited := n.out[f]; !waited {
+		return false
+	}
+	n.returnedLocked(f)
+	if err == nil {
+		for i := range t.names() {
+			if r := t.reply(i); r.found {
+				n.size += (len(r.value) - n.size) / 8
 			}
 		}
-		n.mu.Unlock()
-		n.note("read", err) // before anybody wakes: who then asks Redis for more must not wait again
-		t.land(err)
-		n.mu.Lock()
 	}
+	n.mu.Unlock()
+	n.note("read", err) // before anybody wakes: who then asks Redis for more must not wait again
+	t.land(err)
+	n.mu.Lock()
+	return true
 }
 
 // takeLocked waits for a trip that may leave; nil says that the node is closed.
 func (n *node) takeLocked() *trip {
-	yields, boardings := 0, uint64(0)
 	for !n.closed {
-		switch {
-		case !n.mayLeaveLocked():
+		if !n.mayLeaveLocked() {
 			n.called = false
 			n.idle++
 			n.work.Wait()
 			n.idle--
-			yields = 0
-		case yields < maxYields && boardings != n.boardings && !n.fullLocked():
-			// Callers whom a trip has just woken are about to ask again: while they come, let them.
-			yields, boardings = yields+1, n.boardings
-			n.mu.Unlock()
-			runtime.Gosched()
-			n.mu.Lock()
-		default:
+			continue
+		}
+		n.gatherLocked()
+		if n.mayLeaveLocked() {
 			t := n.gathering[0]
 			n.gathering = slices.Delete(n.gathering, 0, 1)
 			return t
 		}
 	}
 	return nil
+}
+
+// gatherLocked lets callers board the trip that is about to leave, while they come: those whom a trip has just woken
+// are about to ask again.
+func (n *node) gatherLocked() {
+	boardings := uint64(0)
+	for range maxYields {
+		if boardings == n.boardings || !n.mayLeaveLocked() || n.fullLocked() {
+			return
+		}
+		boardings = n.boardings
+		n.mu.Unlock()
+		runtime.Gosched()
+		n.mu.Lock()
+	}
 }
 
 // watch ends the wait for trips that the server or the client holds for too long, while there are trips. One timer for
@@ -247,7 +299,9 @@ func (n *node) watch() {
 			}
 			// The flusher is lost for as long as they hold its call: another may take its place.
 			n.returnedLocked(f)
-			n.flushers--
+			if !f.own {
+				n.flushers--
+			}
 			late = append(late, f.trip)
 		}
 		n.watching = len(n.out) > 0

@@ -188,12 +188,113 @@ func TestWhoComesTogetherLeavesTogether(t *testing.T) {
 	})
 }
 
+// On a client that ends calls at their deadline a lone caller goes itself.
+func TestALoneCallerGoesItself(t *testing.T) {
+	onWire(t, func(t *testing.T, n *node, w *wire, get func(string)) {
+		n.obeys = true
+		get("first")
+		want(t, "flushers", n.flushers, 0)
+		get("beside")
+		get("beside too")
+		want(t, "trips", w.left(), "1 1 1")
+		w.landAll()
+		n.called = true // as if a flusher were about to come
+		for _, key := range []string{"a", "b", "c"} {
+			get(key)
+		}
+		want(t, "trips", w.left(), "1 1 1")
+		n.mu.Lock()
+		n.called = false
+		n.callLocked()
+		n.mu.Unlock()
+		want(t, "trips", w.left(), "1 1 1 3")
+		want(t, "flushers", n.flushers, 1)
+	})
+}
+
+// Those who ask while a caller makes its trip leave when it is back.
+func TestACallersTripLetsTheNextLeave(t *testing.T) {
+	onWire(t, func(t *testing.T, n *node, w *wire, get func(string)) {
+		n.obeys = true
+		for i := range 4 {
+			get(strconv.Itoa(i))
+		}
+		want(t, "trips", w.left(), "1 1 1") // one waits, since three are out
+		w.land(nil)
+		want(t, "trips", w.left(), "1 1 1 1")
+	})
+}
+
+// Callers make the trips of large values, as many as there are.
+func TestLargeValuesWaitForNoFlusher(t *testing.T) {
+	onWire(t, func(t *testing.T, n *node, w *wire, get func(string)) {
+		n.obeys, n.size = true, tripBytes
+		for i := range 2 * tripsInFlight {
+			get(strconv.Itoa(i))
+		}
+		want(t, "trips", len(strings.Fields(w.left())), 2*tripsInFlight)
+		want(t, "flushers", n.flushers, 0)
+	})
+}
+
+// A caller that has less time than its passengers does not make their trip, and leaves at its own deadline.
+func TestWhoHasLittleTimeDoesNotGoItself(t *testing.T) {
+	onWire(t, func(t *testing.T, n *node, w *wire, get func(string)) {
+		n.obeys = true
+		ctx, cancel := context.WithTimeout(t.Context(), n.timeout/2)
+		defer cancel()
+		begun := time.Now()
+		if _, _, err := n.get(ctx, "key", false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		want(t, "waited", time.Since(begun), n.timeout/2)
+	})
+}
+
+// The trip that a caller makes is its own call's context: that ends when the trip is given up, and on Close.
+func TestACallersTripEnds(t *testing.T) {
+	for name, end := range map[string]func(c *Cache[string]){
+		"given up": func(c *Cache[string]) { time.Sleep(testTimeout) },
+		"close":    func(c *Cache[string]) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := open[string](t, redistest.Fake(t).Client(t))
+				n := c.nodes.single
+				n.obeys = true
+				n.fly = func(ctx context.Context, _ *trip) error {
+					want(t, "err", ctx.Err(), nil)
+					if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) != testTimeout {
+						t.Errorf("deadline %v, %v", deadline, ok)
+					}
+					<-ctx.Done()
+					if ctx.Err() == nil {
+						t.Error("the call's context has no error")
+					}
+					return ctx.Err()
+				}
+				failed := make(chan error)
+				go func() {
+					_, _, err := n.get(t.Context(), "key", false)
+					failed <- err
+				}()
+				synctest.Wait()
+				end(c)
+				if err := <-failed; err == nil {
+					t.Error("no error")
+				}
+			})
+		})
+	}
+}
+
 // Nobody waits for a trip that never leaves: a bubble ends with a deadlock when somebody does.
 func TestNoReadIsForgotten(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			c := open[string](t, redistest.Fake(t).Client(t))
 			n := c.nodes.single
+			n.obeys = seed%2 == 1 // then callers make trips themselves
 			random := rand.New(rand.NewPCG(seed, 0))
 			var mu sync.Mutex // guards random
 			below := func(limit int) int {

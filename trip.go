@@ -21,6 +21,8 @@ type trip struct {
 	err    error
 	number uint64        // of its departure, zero before it; guarded by node.mu
 	done   chan struct{} // closed when the replies or err are set
+	until  time.Time     // when it is given up
+	own    flusher       // of a trip that its first caller makes
 }
 
 // place is where a name has boarded.
@@ -63,14 +65,26 @@ func (t *trip) land(err error) {
 	close(t.done)
 }
 
-// deadlineContext adds a deadline to a context without the cost of a timer: go-redis looks only at that, and only with
-// ContextTimeoutEnabled.
-type deadlineContext struct {
-	context.Context
-	deadline time.Time
+// A trip is the context of its own call: it ends when the trip is given up, and costs no timer.
+
+// Deadline says when the trip is given up: it is what go-redis obeys on the wire, with ContextTimeoutEnabled.
+func (t *trip) Deadline() (time.Time, bool) { return t.until, true }
+
+// Done is what go-redis watches while it waits for a connection.
+func (t *trip) Done() <-chan struct{} { return t.done }
+
+// Err is not nil once the trip has landed, or nobody waits for it any more.
+func (t *trip) Err() error {
+	select {
+	case <-t.done:
+		return context.Canceled
+	default:
+		return nil
+	}
 }
 
-func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
+// Value has nothing: the call serves many.
+func (t *trip) Value(any) any { return nil }
 
 // flyMulti makes a trip as one MGET (a GET for one key), with a TIME before it when the clock needs one.
 func (n *node) flyMulti(ctx context.Context, t *trip) error {
