@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
@@ -33,8 +32,7 @@ type core[T any] struct {
 	// seq numbers arrivals of callers and sends of steps, to tell which came first. No clock could: in one instant
 	// of a clock much happens.
 	seq        atomic.Uint64
-	flights    singleflight.Group
-	filling    registry[T] // flights that fill a missing key
+	filling    flights[T]  // that fill a missing key
 	refreshing registry[T] // background refreshes
 	permits    *semaphore.Weighted
 	background *semaphore.Weighted // what refreshes may use of the permits
@@ -194,52 +192,4 @@ func ended(ctx context.Context, err error) error {
 		return contextError(ctx)
 	}
 	return nil
-}
-
-// registry holds at most one flight a key. Safe for concurrent use.
-type registry[T any] struct {
-	count atomic.Int64 // of flights: a read that meets none takes no mutex
-	mu    sync.Mutex
-	m     map[string]*flight[T] // guarded by mu
-}
-
-func (r *registry[T]) has(key string) bool { return r.get(key) != nil }
-
-func (r *registry[T]) get(key string) *flight[T] {
-	if r.count.Load() == 0 {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.m[key]
-}
-
-// add registers a flight, unless the key has one.
-func (r *registry[T]) add(key string, f *flight[T]) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.m[key] != nil {
-		return false
-	}
-	if r.m == nil {
-		r.m = map[string]*flight[T]{}
-	}
-	r.m[key] = f
-	r.count.Add(1)
-	return true
-}
-
-// remove takes a flight out, when it is still the key's. It reports whether it was.
-func (r *registry[T]) remove(key string, f *flight[T]) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f == nil {
-		f = r.m[key]
-	}
-	if f == nil || r.m[key] != f {
-		return false
-	}
-	delete(r.m, key)
-	r.count.Add(-1)
-	return true
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,54 +23,23 @@ func (l lease) serverTime() int64 { return l.time + time.Since(l.at).Microsecond
 
 // loaded is how a loader ended.
 type loaded[T any] struct {
-	entry Entry[T]
-	err   error
-	took  time.Duration
-	// ruledOut says that the Guard did, so that no loader ran.
-	ruledOut bool
+	answer[T]
+	err  error
+	took time.Duration
 }
 
 // loadLeased loads under a lease and commits.
 func (f *flight[T]) loadLeased(l lease) *outcome[T] {
-	o := &outcome[T]{validAt: f.seq.Add(1)}
-	f.start.Store(o.validAt)
+	start := f.seq.Add(1)
+	f.start.Store(start)
 	r := f.hold(l)
-	if r.ruledOut {
-		f.release(l) // and those who wait ask the Guard themselves
-		o.err = f.notFound
-		return o
+	e := f.end(l, r, start, true)
+	status, number := f.finish(e.op, e.call)
+	if status == script.Missing { // what was to be touched is gone
+		e = f.end(l, r, start, false)
+		status, number = f.finish(e.op, e.call)
 	}
-	event := LoadEvent{Key: f.key, Took: r.took, Stamp: l.stamp, Outcome: NotStored}
-	switch e, err := f.settle(r); {
-	case err == nil && e.NoStore:
-		f.release(l)
-		o.entry = e
-	case err == nil:
-		var sent uint64
-		if sent, event.Outcome, o.err = f.commit(l, r, e); sent > 0 {
-			o.validAt = sent
-		}
-		o.entry = e
-	case errors.Is(err, ErrNotFound):
-		var sent uint64
-		if sent, event.Outcome = f.commitAbsent(l, r); sent > 0 {
-			o.validAt = sent
-		}
-		o.err = err
-	default:
-		o.err, o.private = err, f.isPrivate(err)
-		if failed := asLoadError(err); failed != nil && !o.private {
-			failed.stamp = l.stamp
-			f.fail(l, failed)
-		} else {
-			f.release(l)
-		}
-		if errors.Is(err, ErrClosed) {
-			o.validAt = always
-		}
-	}
-	f.tellLoad(event, o)
-	return o
+	return f.conclude(l, e, status, number)
 }
 
 // loadUnleased loads without a lease, since Redis failed, or returns that it did.
@@ -91,17 +59,17 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	}
 	down, epoch := f.isDown(), f.memory.now()
 	o := &outcome[T]{validAt: f.seq.Add(1)}
-	ctx, landed := f.begin()
-	var r loaded[T]
-	select {
-	case r = <-landed:
-	case <-ctx.Done():
-		r = f.cut(ctx, landed)
-	}
+	r := asLoaded(waitFor(f.begin()))
 	if r.ruledOut {
 		o.err = f.notFound
 		return o
 	}
+	f.keep(o, r, down, epoch, cause)
+	return o
+}
+
+// keep settles what was loaded without a lease, and remembers it when that may be.
+func (f *flight[T]) keep(o *outcome[T], r loaded[T], down bool, epoch uint64, cause error) {
 	var lasts time.Duration
 	o.entry, o.err = f.settle(r)
 	switch o.private = f.isPrivate(o.err); {
@@ -124,7 +92,6 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 		f.memory.remember(f.key, epoch, remembered[T]{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})
 	}
 	f.tellLoad(LoadEvent{Key: f.key, Took: r.took, Outcome: NotStored}, o)
-	return o
 }
 
 // isDown reports whether the key's node does not answer.
@@ -149,122 +116,48 @@ func (f *flight[T]) tellLoad(e LoadEvent, o *outcome[T]) {
 	}
 }
 
-// hold runs the loader and renews the lease meanwhile. A lease that is lost does not end the load: under frequent
-// invalidations nobody would get a value. The commit decides.
+// hold runs the loader under a lease.
 func (f *flight[T]) hold(l lease) loaded[T] {
 	ctx, landed := f.begin()
-	every := f.opts.LeaseTTL / 3
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	renewed := make(chan script.Result, 1) // Status Unknown: the renewal failed
-	renewing, lost := false, false
-	// No renewal may be sent after the commit.
-	defer func() {
-		if renewing {
-			<-renewed
+	return asLoaded(hold(f.core, ctx, landed, f.wakes, func() script.Status {
+		status := f.renew(l)
+		if status == script.Lost {
+			f.lose()
 		}
-	}()
-	for {
-		select {
-		case r := <-landed:
-			return r
-		case <-ctx.Done():
-			return f.cut(ctx, landed)
-		case <-f.wakes:
-			timer.Reset(0) // somebody has changed the key: is the lease still there?
-		case <-timer.C:
-			if !renewing && !lost {
-				renewing = f.calls.run(func() { renewed <- f.renew(l) })
-			}
-		case r := <-renewed:
-			renewing = false
-			switch r.Status {
-			case script.Held:
-				timer.Reset(every)
-			case script.Lost:
-				lost = true // and never taken again
-				f.lose()
-			default:
-				timer.Reset(every / 8)
-			}
-		}
-	}
+		return status
+	}))
 }
 
-const renewalFailed script.Status = -1
-
-func (f *flight[T]) renew(l lease) script.Result {
-	n, err := f.nodes.of(context.Background(), f.names.Lease)
-	if err != nil {
-		return script.Result{Status: renewalFailed}
-	}
-	r, err := step(context.Background(), n, "renew", func(ctx context.Context, r script.Runner) (script.Result, error) {
-		return script.Renew(ctx, r, f.names.Lease, l.token, f.opts.LeaseTTL)
-	})
-	if err != nil {
-		r.Status = renewalFailed
-	}
-	return r
+func (f *flight[T]) renew(l lease) script.Status {
+	status, _ := f.finish("renew", script.Renew(f.names.Lease, l.token, f.opts.LeaseTTL))
+	return status
 }
 
-// begin asks the Guard and runs the loader, on a goroutine of its own, which gives the permit back when the loader has
-// returned: one that ignores its context keeps its place. The context ends with the loader, at LoadTimeout, and on Close.
-func (f *flight[T]) begin() (context.Context, <-chan loaded[T]) {
-	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
-	ctx := context.WithValue(context.WithoutCancel(f.caller), loadingKey{}, mark)
-	ctx, cancel := context.WithCancelCause(ctx)
-	ctx, expire := context.WithTimeoutCause(ctx, f.opts.LoadTimeout, ErrLoadTimeout)
-	unhook := context.AfterFunc(f.ctx, func() { cancel(ErrClosed) })
+// begin asks the Guard and runs the loader.
+func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 	old := f.saw.old()
-	landed := make(chan loaded[T], 1)
-	f.stats.loading.Add(1)
-	begun := time.Now()
-	end := func(r loaded[T]) {
-		mark.ended.Store(true)
-		f.stats.loading.Add(-1)
-		f.leave()
-		r.took = time.Since(begun)
-		landed <- r
-		unhook()
-		expire()
-		cancel(nil)
-	}
-	started := f.work.run(func() {
-		var r loaded[T]
-		returned := false
-		defer func() {
-			if !returned {
-				r = loaded[T]{}
-				if v := recover(); v != nil {
-					r.err = &PanicError{Value: v, Stack: debug.Stack()}
-				} else {
-					r.err = &PanicError{Value: "runtime.Goexit", Stack: debug.Stack()}
-				}
-			}
-			end(r)
-		}()
+	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
+	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer[T], err error) {
 		if f.guard && f.rulesOut(ctx, f.key) {
-			r.ruledOut = true
-		} else if r.err = context.Cause(ctx); r.err == nil {
-			f.stats.loads.Add(1)
-			r.entry, r.err = f.load.load(ctx, old)
+			return answer[T]{ruledOut: true}, nil
 		}
-		returned = true
+		if err := context.Cause(ctx); err != nil {
+			return a, err
+		}
+		f.stats.loads.Add(1)
+		a.entry, err = f.load.load(ctx, old)
+		return a, err
 	})
-	if !started {
-		end(loaded[T]{err: ErrClosed})
-	}
-	return ctx, landed
 }
 
-// cut takes the result of a loader whose context has ended: its own, if it returned at that moment.
-func (f *flight[T]) cut(ctx context.Context, landed <-chan loaded[T]) loaded[T] {
-	select {
-	case r := <-landed:
-		return r
-	default:
-		return loaded[T]{err: context.Cause(ctx), took: f.opts.LoadTimeout}
-	}
+// answer is what came of a key: of its loader, or of the Guard.
+type answer[T any] struct {
+	entry    Entry[T]
+	ruledOut bool // by the Guard, so that no loader ran
+}
+
+func asLoaded[T any](l landing[answer[T]]) loaded[T] {
+	return loaded[T]{answer: l.result, err: l.err, took: l.took}
 }
 
 // lifetimes draws those of an entry.
@@ -294,65 +187,128 @@ func (l lease) headFor(life lifetimes, kind entryKind, took time.Duration) head 
 	}
 }
 
-// commit stores what was loaded. sent is the number of the commit when the value is stored; otherwise zero.
-func (f *flight[T]) commit(l lease, r loaded[T], e Entry[T]) (sent uint64, outcome Outcome, err error) {
-	if f.saw.state == newer {
-		f.release(l) // what a newer version wrote is not ours to overwrite
-		return 0, NotStored, nil
+// ending is how a lease ends: what callers get, and the step that says so to the fleet.
+type ending[T any] struct {
+	*outcome[T]
+	event  LoadEvent
+	op     string
+	call   script.Call
+	stores bool // the step may be rejected
+	silent bool // no loader ran
+}
+
+// end decides how a lease ends. touch says that a stored value may get a new head only.
+func (f *flight[T]) end(l lease, r loaded[T], start uint64, touch bool) *ending[T] {
+	e := &ending[T]{
+		outcome: &outcome[T]{validAt: start},
+		event:   LoadEvent{Key: f.key, Took: r.took, Stamp: l.stamp, Outcome: NotStored},
+		op:      "release", call: script.Release(f.names, l.token, f.channel),
 	}
-	life := f.lifetimes(e)
-	h := l.headFor(life, kindValue, r.took)
-	if errors.Is(r.err, ErrNotModified) {
-		status, number := f.finish("touch", func(ctx context.Context, r script.Runner) (script.Result, error) {
-			return script.Touch(ctx, r, f.names, l.token, l.stamp, h.append(nil), life.total(), f.channel, headOf(f.saw.raw))
-		})
-		if status != script.Missing {
-			return f.judgeCommit(l, status, number)
+	if r.ruledOut {
+		e.err, e.silent = f.notFound, true // and those who wait ask the Guard themselves
+		return e
+	}
+	// What a newer version wrote is not ours to overwrite.
+	mayStore := f.saw.state != newer
+	switch entry, err := f.settle(r); {
+	case err == nil:
+		e.entry = entry
+		if mayStore && !entry.NoStore {
+			f.endStored(e, l, r, touch && errors.Is(r.err, ErrNotModified))
+		}
+	case errors.Is(err, ErrNotFound):
+		e.err = err
+		if mayStore {
+			f.endAbsent(e, l, r)
+		}
+	default:
+		e.err, e.private = err, f.isPrivate(err)
+		if failed := asLoadError(err); failed != nil && !e.private {
+			f.endFailed(e, l, failed)
+		}
+		if errors.Is(err, ErrClosed) {
+			e.validAt = always
 		}
 	}
-	entry, err := f.format.encode(h, e.ETag, e.Value)
+	return e
+}
+
+// endStored ends with a commit.
+func (f *flight[T]) endStored(e *ending[T], l lease, r loaded[T], touch bool) {
+	life := f.lifetimes(e.entry)
+	h := l.headFor(life, kindValue, r.took)
+	if touch {
+		e.op, e.stores = "touch", true
+		e.call = script.Touch(f.names, l.token, l.stamp, h.append(nil), life.total(), f.channel, headOf(f.saw.raw))
+		return
+	}
+	entry, err := f.format.encode(h, e.entry.ETag, e.entry.Value)
 	if err != nil {
-		failed := &LoadError{Err: err, stamp: l.stamp}
-		f.fail(l, failed)
-		return 0, NotStored, failed
+		failed := &LoadError{Err: err}
+		e.err = failed
+		f.endFailed(e, l, failed)
+		return
 	}
-	status, number := f.finish("commit", func(ctx context.Context, r script.Runner) (script.Result, error) {
-		return script.Commit(ctx, r, f.names, l.token, l.stamp, entry, life.total(), f.channel)
-	})
-	return f.judgeCommit(l, status, number)
+	e.op, e.stores = "commit", true
+	e.call = script.Commit(f.names, l.token, l.stamp, entry, life.total(), f.channel)
 }
 
-// commitAbsent stores that the key does not exist, or removes what is stored when that is not to be remembered.
-func (f *flight[T]) commitAbsent(l lease, r loaded[T]) (sent uint64, outcome Outcome) {
-	if f.saw.state == newer {
-		f.release(l)
-		return 0, NotStored
-	}
-	var status script.Status
+// endAbsent ends with a commit of the absence, or with the removal of what is stored when that is not to be remembered.
+func (f *flight[T]) endAbsent(e *ending[T], l lease, r loaded[T]) {
+	e.stores = true
 	if f.policy.AbsentTTL < 0 {
-		status, sent = f.finish("drop", func(ctx context.Context, r script.Runner) (script.Result, error) {
-			return script.Drop(ctx, r, f.names, l.token, l.stamp, f.channel)
-		})
-	} else {
-		life := lifetimes{fresh: jittered(f.policy.AbsentTTL, max(f.policy.Jitter, 0), rand.Float64())}
-		entry := encodeAbsent(l.headFor(life, kindAbsent, r.took))
-		status, sent = f.finish("commit", func(ctx context.Context, r script.Runner) (script.Result, error) {
-			return script.Commit(ctx, r, f.names, l.token, l.stamp, entry, life.total(), f.channel)
-		})
+		e.op, e.call = "drop", script.Drop(f.names, l.token, l.stamp, f.channel)
+		return
 	}
-	sent, outcome, _ = f.judgeCommit(l, status, sent)
-	return sent, outcome
+	life := lifetimes{fresh: jittered(f.policy.AbsentTTL, max(f.policy.Jitter, 0), rand.Float64())}
+	entry := encodeAbsent(l.headFor(life, kindAbsent, r.took))
+	e.op, e.call = "commit", script.Commit(f.names, l.token, l.stamp, entry, life.total(), f.channel)
 }
 
-// finish sends the step that ends a lease, with its number. It has a context of its own: no caller's end, and no Close,
-// keeps a lease from being given back.
-func (f *flight[T]) finish(op string, run func(context.Context, script.Runner) (script.Result, error)) (script.Status, uint64) {
+// endFailed keeps the fleet off the key for FailureBackoff. Those who wait get the failure even without a backoff, so it
+// is kept for a second.
+func (f *flight[T]) endFailed(e *ending[T], l lease, failed *LoadError) {
+	failed.stamp = l.stamp
+	backoff := max(f.opts.FailureBackoff, 0)
+	until := int64(0)
+	if backoff > 0 {
+		until = l.serverTime() + backoff.Microseconds()
+	}
+	message := failed.Err.Error()
+	message = message[:min(len(message), maxMessage)]
+	e.op, e.call = "fail", script.Fail(f.names, l.token, l.stamp, until, message, max(backoff, time.Second), f.channel)
+}
+
+// conclude takes up what the step answered, with the number of its sending.
+func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number uint64) *outcome[T] {
+	if e.stores {
+		switch status {
+		case script.Stored, script.Already:
+			e.validAt, e.event.Outcome = number, Stored
+		case unanswered:
+			e.event.Outcome = Unknown
+			f.calls.run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire
+		default:
+			e.event.Outcome = Rejected
+		}
+	}
+	if !e.silent {
+		f.tellLoad(e.event, e.outcome)
+	}
+	return e.outcome
+}
+
+// finish sends a step of a holder, with its number. It has a context of its own: no caller's end, and no Close, keeps a
+// lease from being given back.
+func (f *flight[T]) finish(op string, call script.Call) (script.Status, uint64) {
 	n, err := f.nodes.of(context.Background(), f.names.Lease)
 	if err != nil {
 		return unanswered, 0
 	}
 	number := f.seq.Add(1)
-	r, err := step(context.Background(), n, op, run)
+	r, err := step(context.Background(), n, op, func(ctx context.Context, r script.Runner) (script.Result, error) {
+		return script.Do(ctx, r, call)
+	})
 	if err != nil {
 		return unanswered, 0
 	}
@@ -362,40 +318,12 @@ func (f *flight[T]) finish(op string, run func(context.Context, script.Runner) (
 // unanswered stands for the status of a step that got no answer, or was refused.
 const unanswered script.Status = -1
 
-func (f *flight[T]) judgeCommit(l lease, status script.Status, number uint64) (uint64, Outcome, error) {
-	switch status {
-	case script.Stored, script.Already:
-		return number, Stored, nil
-	case unanswered:
-		f.calls.run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire
-		return 0, Unknown, nil
-	}
-	return 0, Rejected, nil
-}
-
-// fail gives the lease back and keeps the fleet off the key for FailureBackoff. Those who wait get the failure even
-// without a backoff, so it is kept for a second.
-func (f *flight[T]) fail(l lease, failed *LoadError) {
-	backoff := max(f.opts.FailureBackoff, 0)
-	until := int64(0)
-	if backoff > 0 {
-		until = l.serverTime() + backoff.Microseconds()
-	}
-	message := failed.Err.Error()
-	message = message[:min(len(message), maxMessage)]
-	f.finish("fail", func(ctx context.Context, r script.Runner) (script.Result, error) {
-		return script.Fail(ctx, r, f.names, l.token, l.stamp, until, message, max(backoff, time.Second), f.channel)
-	})
-}
-
 // maxMessage bounds the text of a failure in Redis.
 const maxMessage = 1024
 
 // release gives the lease back.
 func (f *flight[T]) release(l lease) {
-	f.finish("release", func(ctx context.Context, r script.Runner) (script.Result, error) {
-		return script.Release(ctx, r, f.names, l.token, f.channel)
-	})
+	f.finish("release", script.Release(f.names, l.token, f.channel))
 }
 
 // disown gives a lease back that an unanswered acquire may have been granted, in the background.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
 )
@@ -34,7 +36,6 @@ type flight[T any] struct {
 	policy Policy
 	load   source[T]
 	caller context.Context // of the call that started it: gives its values, and is only asked whether it has ended
-	number uint64          // the arrival of that call
 	saw    sight[T]        // what is in Redis and cannot be served
 	nested bool            // inside another load of this cache, whose permit serves for both
 	guard  bool            // the Guard is asked before the load
@@ -51,8 +52,7 @@ type outcome[T any] struct {
 	// validAt is the number up to which a caller must have arrived to be given this: nothing that was acknowledged
 	// before such a caller arrived is missing from it.
 	validAt uint64
-	number  uint64 // of the call that started the flight
-	private bool   // only for that call: an error of its own context
+	private bool // only for that call: an error of its own context
 }
 
 // always is the validAt of an outcome that depends on no data.
@@ -67,30 +67,33 @@ type joined[T any] struct {
 
 // join waits for the key's flight and starts it when there is none.
 func (c *core[T]) join(ctx context.Context, key string, policy Policy, load source[T], saw sight[T]) (joined[T], error) {
-	outer := loadingIn(ctx)
 	number := c.seq.Add(1)
-	landed := c.flights.DoChan(key, func() (any, error) {
-		f := &flight[T]{
-			core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, number: number, saw: saw,
-			nested: outer.in(c), guard: c.opts.Guard != nil, lost: make(chan struct{}),
-		}
-		return f.run(), nil
+	f, landed, mine := c.filling.claim(key, func() *flight[T] {
+		f := c.newFlight(ctx, key, policy, load, saw)
+		f.nested, f.guard = loadingIn(ctx).in(c), c.opts.Guard != nil
+		return f
 	})
-	var lost <-chan struct{}
-	flight := c.filling.get(key) // nil: it is only beginning, and will have what this caller needs
-	if flight != nil {
-		lost = flight.lost
+	return f.await(ctx, number, landed, mine)
+}
+
+func (c *core[T]) newFlight(caller context.Context, key string, policy Policy, load source[T], saw sight[T]) *flight[T] {
+	return &flight[T]{
+		core: c, key: key, names: c.names(key), policy: policy, load: load, caller: caller, saw: saw, lost: make(chan struct{}),
 	}
+}
+
+// await waits for a flight, for a caller with its number.
+func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan singleflight.Result, mine bool) (joined[T], error) {
+	lost := f.lost
 	for {
 		select {
 		case r := <-landed:
 			o := r.Val.(*outcome[T])
-			mine := number == o.number
 			return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
 		case <-lost:
 			// Something newer has happened to the key. Who arrived after the load began starts anew at once. The others
 			// may have its result: else nobody would get a value under frequent invalidations.
-			if number > flight.start.Load() {
+			if number > f.start.Load() {
 				return joined[T]{outcome: &outcome[T]{}}, nil
 			}
 			lost = nil
@@ -126,17 +129,14 @@ func (c *core[T]) share(e Entry[T]) Entry[T] {
 
 // run makes the flight. singleflight needs it to return: nothing here panics, and loaders run apart.
 func (f *flight[T]) run() *outcome[T] {
+	defer f.filling.remove(f.key, f)
 	if !f.work.begin() {
 		return f.failed(ErrClosed)
 	}
 	defer f.work.end()
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
-	f.filling.add(f.key, f)
-	defer f.filling.remove(f.key, f)
-	o := f.fill()
-	o.number = f.number
-	return o
+	return f.fill()
 }
 
 // failed is the outcome of a flight that got nowhere.
@@ -144,9 +144,7 @@ func (f *flight[T]) failed(err error) *outcome[T] { return &outcome[T]{err: err,
 
 // lose is for a lease that is gone: later callers start a flight of their own.
 func (f *flight[T]) lose() {
-	if f.filling.remove(f.key, f) {
-		f.flights.Forget(f.key)
-	}
+	f.filling.remove(f.key, f)
 	close(f.lost)
 }
 
@@ -238,7 +236,7 @@ func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error)
 			a, err := script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.seen(), waited)
 			if err == nil && a.Status == script.Granted && ctx.Err() != nil {
 				// Too late: nobody waits for the answer any more.
-				_, _ = script.Release(context.WithoutCancel(ctx), r, f.names, token, f.channel)
+				_, _ = script.Do(context.WithoutCancel(ctx), r, script.Release(f.names, token, f.channel))
 				return a, context.Cause(ctx)
 			}
 			return a, err
@@ -350,7 +348,7 @@ func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load s
 	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
 		return
 	}
-	f := &flight[T]{core: c, key: key, names: c.names(key), policy: policy, load: load, caller: ctx, saw: saw, lost: make(chan struct{})}
+	f := c.newFlight(ctx, key, policy, load, saw)
 	if !c.refreshing.add(key, f) {
 		return
 	}

@@ -289,7 +289,7 @@ func (k *Lock) renew(ctx context.Context, ttl time.Duration) error {
 	l := k.locker
 	_, err := ask(ctx, l, k, "renew", budget, func(ctx context.Context, _ *node) (script.Result, error) {
 		sent := time.Now()
-		r, err := script.Renew(ctx, l.rdb, k.keys.lock, k.token, ttl)
+		r, err := script.Do(ctx, l.rdb, script.Renew(k.keys.lock, k.token, ttl))
 		// Learn here, where an answer that comes late is heard too.
 		switch {
 		case err != nil:

@@ -116,7 +116,7 @@ func (c *Cache[T]) Expire(ctx context.Context, keys ...string) error {
 }
 
 // change runs a step for many keys.
-func (c *Cache[T]) change(ctx context.Context, op string, many func(context.Context, script.Pipeliner, []script.Keys, string) ([]script.Result, []error), keys []string) error {
+func (c *Cache[T]) change(ctx context.Context, op string, call func(script.Keys, string) script.Call, keys []string) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
@@ -136,12 +136,12 @@ func (c *Cache[T]) change(ctx context.Context, op string, many func(context.Cont
 	var wg sync.WaitGroup
 	for n, group := range groups {
 		wg.Go(func() {
-			names := make([]script.Keys, len(group))
+			calls := make([]script.Call, len(group))
 			for i, key := range group {
-				names[i] = c.names(key)
+				calls[i] = call(c.names(key), c.channel)
 			}
 			r, err := step(ctx, n, op, func(ctx context.Context, r script.Runner) (results, error) {
-				list, errs := many(ctx, r.(script.Pipeliner), names, c.channel)
+				list, errs := script.DoMany(ctx, r.(script.Pipeliner), calls)
 				return results{list, errs}, firstTransport(errs)
 			})
 			mu.Lock()
@@ -198,8 +198,7 @@ func firstTransport(errs []error) error {
 // outdate makes this process forget what it holds of keys that were written.
 func (c *core[T]) outdate(keys ...string) {
 	for _, key := range keys {
-		c.filling.remove(key, nil) // first: what is registered is what singleflight has
-		c.flights.Forget(key)
+		c.filling.remove(key, nil)
 	}
 	c.memory.forget(keys...)
 }

@@ -133,7 +133,7 @@ func TestFailIsReadByAcquire(t *testing.T) {
 		b := newBench(t, s)
 		stamp := b.hold(tokenA)
 		message := strings.Repeat("é+0", 300)
-		r, err := Fail(t.Context(), b.rdb, k, tokenA, stamp, b.soon(), message, life, channel)
+		r, err := Do(t.Context(), b.rdb, Fail(k, tokenA, stamp, b.soon(), message, life, channel))
 		if r.Status != Held || err != nil {
 			t.Fatalf("fail: %v, %v", r, err)
 		}

@@ -216,7 +216,7 @@ func TestFencesOfALongLock(t *testing.T) {
 		b := newBench(t, redistest.Fake(t))
 		first := b.take(tokenA)
 		for range 30 {
-			if r, err := Renew(t.Context(), b.rdb, m, tokenA, 2*time.Hour); r.Status != Held || err != nil {
+			if r, err := Do(t.Context(), b.rdb, Renew(m, tokenA, 2*time.Hour)); r.Status != Held || err != nil {
 				t.Fatalf("renew: %v, %v", r, err)
 			}
 			time.Sleep(time.Hour)

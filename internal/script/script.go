@@ -71,6 +71,46 @@ type reply struct {
 	rest   []any
 }
 
+// Call is one step with its arguments, to be sent alone or with others.
+type Call struct {
+	step *step
+	keys []string
+	args []any
+}
+
+func (s *step) call(keys []string, args ...any) Call { return Call{s, keys, args} }
+
+func (c Call) run(ctx context.Context, r Runner) (reply, error) {
+	return c.step.runAs(ctx, r, func(c *redis.Cmd) redis.Cmder { return c }, c.keys, c.args)
+}
+
+// runMany sends calls in one pipeline, and those once more with their source whose hash a server did not know. The
+// errors are the calls', in their order.
+func runMany(ctx context.Context, p Pipeliner, calls []Call) ([]reply, []error) {
+	cmds := make([]*redis.Cmd, len(calls))
+	send := func(name string, script func(*step) string, which func(error) bool) {
+		pipe := p.Pipeline()
+		for i, c := range calls {
+			if cmds[i] == nil || which(cmds[i].Err()) {
+				cmds[i] = c.step.command(ctx, name, script(c.step), c.keys, c.args)
+				_ = pipe.Process(ctx, cmds[i])
+			}
+		}
+		if pipe.Len() > 0 {
+			_, _ = pipe.Exec(ctx) // each command carries its own error
+		}
+	}
+	send("evalsha", func(s *step) string { return s.hash }, nil)
+	send("eval", func(s *step) string { return s.source }, IsNoScript)
+	replies, errs := make([]reply, len(calls)), make([]error, len(calls))
+	for i, cmd := range cmds {
+		if errs[i] = cmd.Err(); errs[i] == nil {
+			replies[i], errs[i] = calls[i].step.parse(cmd)
+		}
+	}
+	return replies, errs
+}
+
 // run sends the step by its hash and, to a server that does not have it, once more with its source.
 func (s *step) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
 	return s.runAs(ctx, r, func(c *redis.Cmd) redis.Cmder { return c }, keys, args)

@@ -317,14 +317,14 @@ func (b *bench) acquires(token string) call {
 
 func (b *bench) renews(key string) call {
 	return func(ctx context.Context, r *redis.Client) (Status, error) {
-		return status(Renew(ctx, r, key, tokenA, life))
+		return status(Do(ctx, r, Renew(key, tokenA, life)))
 	}
 }
 
 func (b *bench) commits(stamp string) call {
 	value := []byte(b.value())
 	return func(ctx context.Context, r *redis.Client) (Status, error) {
-		return status(Commit(ctx, r, k, tokenA, stamp, value, life, channel))
+		return status(Do(ctx, r, Commit(k, tokenA, stamp, value, life, channel)))
 	}
 }
 
@@ -334,20 +334,20 @@ func (b *bench) touches(awaited bool) call {
 	stamp := b.holdOver(awaited)
 	fresh := []byte(head(b.value()))
 	return func(ctx context.Context, r *redis.Client) (Status, error) {
-		return status(Touch(ctx, r, k, tokenA, stamp, fresh, life, channel, seen))
+		return status(Do(ctx, r, Touch(k, tokenA, stamp, fresh, life, channel, seen)))
 	}
 }
 
 func (b *bench) drops(stamp string) call {
 	return func(ctx context.Context, r *redis.Client) (Status, error) {
-		return status(Drop(ctx, r, k, tokenA, stamp, channel))
+		return status(Do(ctx, r, Drop(k, tokenA, stamp, channel)))
 	}
 }
 
 func (b *bench) fails(stamp string) call {
 	until := b.soon()
 	return func(ctx context.Context, r *redis.Client) (Status, error) {
-		return status(Fail(ctx, r, k, tokenA, stamp, until, "no", life, channel))
+		return status(Do(ctx, r, Fail(k, tokenA, stamp, until, "no", life, channel)))
 	}
 }
 
@@ -360,7 +360,7 @@ func (b *bench) takes(waits bool) call {
 }
 
 func releases(ctx context.Context, r *redis.Client) (Status, error) {
-	return status(Release(ctx, r, k, tokenA, channel))
+	return status(Do(ctx, r, Release(k, tokenA, channel)))
 }
 
 func unlocks(ctx context.Context, r *redis.Client) (Status, error) {
@@ -368,13 +368,11 @@ func unlocks(ctx context.Context, r *redis.Client) (Status, error) {
 }
 
 func invalidates(ctx context.Context, r *redis.Client) (Status, error) {
-	results, errs := Invalidate(ctx, r, []Keys{k}, channel)
-	return results[0].Status, errs[0]
+	return status(Do(ctx, r, Invalidate(k, channel)))
 }
 
 func expires(ctx context.Context, r *redis.Client) (Status, error) {
-	results, errs := Expire(ctx, r, []Keys{k}, channel)
-	return results[0].Status, errs[0]
+	return status(Do(ctx, r, Expire(k, channel)))
 }
 
 func status(r Result, err error) (Status, error) { return r.Status, err }
@@ -503,6 +501,13 @@ func TestSetIsSentOnce(t *testing.T) {
 	})
 }
 
+func calls(step func(Keys, string) Call, keys []Keys) (list []Call) {
+	for _, k := range keys {
+		list = append(list, step(k, channel))
+	}
+	return list
+}
+
 func TestManyKeys(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		b := newBench(t, s)
@@ -516,7 +521,7 @@ func TestManyKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // without and with the script
-			results, errs := Expire(t.Context(), b.rdb, keys, channel)
+			results, errs := DoMany(t.Context(), b.rdb, calls(Expire, keys))
 			for i := range keys {
 				if failed := errs[i] != nil; failed != (i == 7) || !failed && results[i].Status != Stored {
 					t.Errorf("expire %d: %v, %v", i, results[i], errs[i])
@@ -524,7 +529,7 @@ func TestManyKeys(t *testing.T) {
 			}
 		}
 		for range 2 {
-			results, errs := Invalidate(t.Context(), b.rdb, keys, channel)
+			results, errs := DoMany(t.Context(), b.rdb, calls(Invalidate, keys))
 			for i := range keys {
 				if errs[i] != nil || results[i].Status != Stored {
 					t.Errorf("invalidate %d: %v, %v", i, results[i], errs[i])
@@ -534,7 +539,7 @@ func TestManyKeys(t *testing.T) {
 		if all := b.snapshot(); len(all) != 0 {
 			t.Errorf("%d keys are left", len(all))
 		}
-		if results, errs := Invalidate(t.Context(), b.rdb, nil, channel); len(results)+len(errs) != 0 {
+		if results, errs := DoMany(t.Context(), b.rdb, nil); len(results)+len(errs) != 0 {
 			t.Errorf("no keys: %v, %v", results, errs)
 		}
 	})

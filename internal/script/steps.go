@@ -73,11 +73,30 @@ type Acquired struct {
 // Acquire asks for the lease of a key. notAfter is a server time in µs; seen is the head of the unusable or
 // stale value that the caller saw, nil for none; waited is the stamp of the lease it has waited for, or "".
 func Acquire(ctx context.Context, r Runner, k Keys, token string, lease time.Duration, notAfter int64, seen *string, waited string) (Acquired, error) {
+	rep, err := AcquireCall(k, token, lease, notAfter, seen, waited).run(ctx, r)
+	return acquired(rep, err)
+}
+
+// AcquireCall is [Acquire] as a call, for [AcquireMany].
+func AcquireCall(k Keys, token string, lease time.Duration, notAfter int64, seen *string, waited string) Call {
 	head := ""
 	if seen != nil {
 		head = "=" + *seen
 	}
-	rep, err := acquire.run(ctx, r, []string{k.Value, k.Lease, k.Failure}, token, ms(lease), notAfter, head, waited)
+	return acquire.call([]string{k.Value, k.Lease, k.Failure}, token, ms(lease), notAfter, head, waited)
+}
+
+// AcquireMany sends calls of acquire in one round trip. The errors are the calls', in their order.
+func AcquireMany(ctx context.Context, p Pipeliner, calls []Call) ([]Acquired, []error) {
+	replies, errs := runMany(ctx, p, calls)
+	list := make([]Acquired, len(calls))
+	for i := range list {
+		list[i], errs[i] = acquired(replies[i], errs[i])
+	}
+	return list, errs
+}
+
+func acquired(rep reply, err error) (Acquired, error) {
 	if err != nil {
 		return Acquired{}, err
 	}
@@ -117,34 +136,47 @@ func result(rep reply, err error) (Result, error) {
 	return Result{rep.status, rep.time}, err
 }
 
+// Do sends one call of a step that returns only a status.
+func Do(ctx context.Context, r Runner, c Call) (Result, error) { return result(c.run(ctx, r)) }
+
+// DoMany sends such calls in one round trip. The errors are the calls', in their order.
+func DoMany(ctx context.Context, p Pipeliner, calls []Call) ([]Result, []error) {
+	replies, errs := runMany(ctx, p, calls)
+	list := make([]Result, len(calls))
+	for i := range list {
+		list[i], errs[i] = result(replies[i], errs[i])
+	}
+	return list, errs
+}
+
 // Renew moves the expiry of a lease or a lock to at least d from now: Held or Lost.
-func Renew(ctx context.Context, r Runner, key, token string, d time.Duration) (Result, error) {
-	return result(renew.run(ctx, r, []string{key}, token, ms(d)))
+func Renew(key, token string, d time.Duration) Call {
+	return renew.call([]string{key}, token, ms(d))
 }
 
 // Commit stores an entry: Stored, Already or Rejected.
-func Commit(ctx context.Context, r Runner, k Keys, token, stamp string, entry []byte, lifetime time.Duration, channel string) (Result, error) {
-	return result(commit.run(ctx, r, []string{k.Value, k.Lease}, token, stamp, entry, ms(lifetime), channel))
+func Commit(k Keys, token, stamp string, entry []byte, lifetime time.Duration, channel string) Call {
+	return commit.call([]string{k.Value, k.Lease}, token, stamp, entry, ms(lifetime), channel)
 }
 
 // Touch gives the stored payload a new head: Stored, Already, Rejected or Missing.
-func Touch(ctx context.Context, r Runner, k Keys, token, stamp string, head []byte, lifetime time.Duration, channel, seen string) (Result, error) {
-	return result(touch.run(ctx, r, []string{k.Value, k.Lease}, token, stamp, head, ms(lifetime), channel, seen))
+func Touch(k Keys, token, stamp string, head []byte, lifetime time.Duration, channel, seen string) Call {
+	return touch.call([]string{k.Value, k.Lease}, token, stamp, head, ms(lifetime), channel, seen)
 }
 
 // Drop removes the value: Stored or Rejected.
-func Drop(ctx context.Context, r Runner, k Keys, token, stamp, channel string) (Result, error) {
-	return result(drop.run(ctx, r, []string{k.Value, k.Lease}, token, stamp, channel))
+func Drop(k Keys, token, stamp, channel string) Call {
+	return drop.call([]string{k.Value, k.Lease}, token, stamp, channel)
 }
 
 // Fail records a failed load until a server time in µs, and for those who wait for it at least a second: Held or Lost.
-func Fail(ctx context.Context, r Runner, k Keys, token, stamp string, until int64, message string, lifetime time.Duration, channel string) (Result, error) {
-	return result(fail.run(ctx, r, []string{k.Value, k.Lease, k.Failure}, token, stamp, Stamp(until), message, ms(lifetime), channel))
+func Fail(k Keys, token, stamp string, until int64, message string, lifetime time.Duration, channel string) Call {
+	return fail.call([]string{k.Value, k.Lease, k.Failure}, token, stamp, Stamp(until), message, ms(lifetime), channel)
 }
 
 // Release gives a lease back: Held or Lost.
-func Release(ctx context.Context, r Runner, k Keys, token, channel string) (Result, error) {
-	return result(release.run(ctx, r, []string{k.Value, k.Lease}, token, channel))
+func Release(k Keys, token, channel string) Call {
+	return release.call([]string{k.Value, k.Lease}, token, channel)
 }
 
 // Set writes an entry through, sent once: Stored, or TooLate after notAfter (server time, µs).
@@ -157,40 +189,14 @@ type Pipeliner interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Invalidate removes keys in one round trip a node. The errors are the keys', in their order.
-func Invalidate(ctx context.Context, p Pipeliner, keys []Keys, channel string) ([]Result, []error) {
-	return invalidate.runMany(ctx, p, keys, channel)
+// Invalidate removes a key, its lease and its failure: Stored.
+func Invalidate(k Keys, channel string) Call {
+	return invalidate.call([]string{k.Value, k.Lease, k.Failure}, channel)
 }
 
-// Expire makes keys stale in one round trip a node. The errors are the keys', in their order.
-func Expire(ctx context.Context, p Pipeliner, keys []Keys, channel string) ([]Result, []error) {
-	return expire.runMany(ctx, p, keys, channel)
-}
-
-// runMany runs the step for each key in one pipeline, and once more with its source where a server did not know it.
-func (s *step) runMany(ctx context.Context, p Pipeliner, keys []Keys, args ...any) ([]Result, []error) {
-	cmds := make([]*redis.Cmd, len(keys))
-	send := func(name, script string, which func(error) bool) {
-		pipe := p.Pipeline()
-		for i, k := range keys {
-			if cmds[i] == nil || which(cmds[i].Err()) {
-				cmds[i] = s.command(ctx, name, script, []string{k.Value, k.Lease, k.Failure}, args)
-				_ = pipe.Process(ctx, cmds[i])
-			}
-		}
-		if pipe.Len() > 0 {
-			_, _ = pipe.Exec(ctx) // each command carries its own error
-		}
-	}
-	send("evalsha", s.hash, nil)
-	send("eval", s.source, IsNoScript)
-	results, errs := make([]Result, len(keys)), make([]error, len(keys))
-	for i, cmd := range cmds {
-		if errs[i] = cmd.Err(); errs[i] == nil {
-			results[i], errs[i] = result(s.parse(cmd))
-		}
-	}
-	return results, errs
+// Expire makes a key stale: Stored.
+func Expire(k Keys, channel string) Call {
+	return expire.call([]string{k.Value, k.Lease, k.Failure}, channel)
 }
 
 // Taken is the answer of [Take].
