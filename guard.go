@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 )
 
@@ -20,11 +21,11 @@ type Guard interface {
 	MayExist(ctx context.Context, keys []string) ([]bool, error)
 }
 
-// rulesOut reports whether the Guard says that a key, which is about to be loaded, cannot exist.
-func (c *core[T]) rulesOut(ctx context.Context, key string) bool {
+// rulesOut returns which keys, that are about to be loaded, cannot exist by the word of the Guard.
+func (c *core[T]) rulesOut(ctx context.Context, keys []string) map[string]bool {
 	// While an answer is overdue nothing is asked: a Guard that hangs must not delay every load, nor gather goroutines.
 	if c.overdue.Load() > 0 {
-		return false
+		return nil
 	}
 	var over atomic.Bool // the call has ended or was given up, whichever came first
 	may, err := within(ctx, c.work, c.opts.RedisTimeout, func(ctx context.Context) ([]bool, error) {
@@ -33,13 +34,20 @@ func (c *core[T]) rulesOut(ctx context.Context, key string) bool {
 				c.overdue.Add(-1)
 			}
 		}()
-		return askGuard(ctx, c.opts.Guard, []string{key})
+		return askGuard(ctx, c.opts.Guard, slices.Clone(keys))
 	})
 	if err == nil {
-		if !may[0] {
-			c.stats.ruledOut.Add(1)
+		var out map[string]bool
+		for i, key := range keys {
+			if !may[i] {
+				c.stats.ruledOut.Add(1)
+				if out == nil {
+					out = map[string]bool{}
+				}
+				out[key] = true
+			}
 		}
-		return !may[0]
+		return out
 	}
 	if !over.Swap(true) {
 		c.overdue.Add(1)
@@ -47,10 +55,10 @@ func (c *core[T]) rulesOut(ctx context.Context, key string) bool {
 	if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		c.stats.guardErrors.Add(1)
 		if c.opts.Observer.Guard != nil {
-			c.opts.Observer.Guard(GuardEvent{Key: key, Err: err})
+			c.opts.Observer.Guard(GuardEvent{Keys: keys, Err: err})
 		}
 	}
-	return false
+	return nil
 }
 
 // askGuard calls the Guard, and makes an error of everything that is no answer.

@@ -116,7 +116,7 @@ func TestAGuardThatFailsRulesNothingOut(t *testing.T) {
 			}
 			wantLoads(t, o, 1)
 			want(t, name+": errors", c.Stats().GuardErrors, 1)
-			if e := told.Load(); e == nil || e.Key != name || e.Err == nil || (name == "error" || name == "panic") && !errors.Is(e.Err, broken) {
+			if e := told.Load(); e == nil || e.Keys[0] != name || e.Err == nil || (name == "error" || name == "panic") && !errors.Is(e.Err, broken) {
 				t.Errorf("%s: told %+v", name, e)
 			}
 			_ = c.Close()

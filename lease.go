@@ -45,17 +45,9 @@ func (f *flight[T]) loadLeased(l lease) *outcome[T] {
 // loadUnleased loads without a lease, since Redis failed, or returns that it did.
 func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	f.disown(token, cause)
-	if f.ctx.Err() != nil {
+	if o := f.unloaded(cause); o != nil {
 		f.leave()
-		return f.failed(context.Cause(f.ctx))
-	}
-	if f.opts.WhenRedisFails == ReturnError {
-		f.leave()
-		return f.failed(redisError(cause))
-	}
-	if e, err, ok := f.memory.recall(f.key); ok {
-		f.leave()
-		return &outcome[T]{entry: e, err: err, validAt: always}
+		return o
 	}
 	down, epoch := f.isDown(), f.memory.now()
 	o := &outcome[T]{validAt: f.seq.Add(1)}
@@ -66,6 +58,20 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 	}
 	f.keep(o, r, down, epoch, cause)
 	return o
+}
+
+// unloaded is the outcome of a flight that loads nothing though Redis failed; nil when it has to.
+func (f *flight[T]) unloaded(cause error) *outcome[T] {
+	if f.ctx.Err() != nil {
+		return f.failed(context.Cause(f.ctx))
+	}
+	if f.opts.WhenRedisFails == ReturnError {
+		return f.failed(redisError(cause))
+	}
+	if e, err, ok := f.memory.recall(f.key); ok {
+		return &outcome[T]{entry: e, err: err, validAt: always}
+	}
+	return nil
 }
 
 // keep settles what was loaded without a lease, and remembers it when that may be.
@@ -138,7 +144,7 @@ func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 	old := f.saw.old()
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer[T], err error) {
-		if f.guard && f.rulesOut(ctx, f.key) {
+		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
 			return answer[T]{ruledOut: true}, nil
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -328,7 +334,10 @@ func (f *flight[T]) release(l lease) {
 
 // disown gives a lease back that an unanswered acquire may have been granted, in the background.
 func (f *flight[T]) disown(token string, cause error) {
-	if isTransport(cause) && !errors.As(cause, new(errOpen)) {
+	if mayBeGranted(cause) {
 		f.calls.run(func() { f.release(lease{token: token}) })
 	}
 }
+
+// mayBeGranted reports whether an acquire that failed so may have been executed.
+func mayBeGranted(err error) bool { return isTransport(err) && !errors.As(err, new(errOpen)) }

@@ -43,6 +43,10 @@ type flight[T any] struct {
 	start atomic.Uint64   // the number at the start of the load; zero before
 	lost  chan struct{}   // closed when the lease is known to be lost
 	wakes <-chan struct{} // messages about the key; nil for a refresh
+
+	waiter  *bus.Waiter
+	settled chan *outcome[T] // of a flight in a batch: receives its outcome, or nil when it goes on alone
+	busy    *script.Acquired // then: what holds it up, if that is known
 }
 
 // outcome is how a flight ended.
@@ -136,6 +140,14 @@ func (f *flight[T]) run() *outcome[T] {
 	defer f.work.end()
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
+	if f.settled != nil {
+		if o := <-f.settled; o != nil {
+			if f.waiter != nil {
+				f.waiter.Stop()
+			}
+			return o
+		}
+	}
 	return f.fill()
 }
 
@@ -151,11 +163,18 @@ func (f *flight[T]) lose() {
 // fill gets a value into Redis, or out of it: by this process when it is granted the lease, else by the one that holds it.
 func (f *flight[T]) fill() *outcome[T] {
 	token := newToken()
-	waiter := f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
-	defer waiter.Stop()
-	f.wakes = waiter.C
-	wait := waiting[T]{flight: f, waiter: waiter}
+	if f.waiter == nil {
+		f.waiter = f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
+	}
+	defer f.waiter.Stop()
+	f.wakes = f.waiter.C
+	wait := waiting[T]{flight: f, waiter: f.waiter}
 	defer wait.tell()
+	if f.busy != nil {
+		if wait.err = wait.pause(*f.busy); wait.err != nil {
+			return f.failed(wait.err)
+		}
+	}
 	var queued time.Duration
 	for unusable := 0; ; {
 		if !f.tryEnter() {
@@ -195,14 +214,20 @@ func (f *flight[T]) fill() *outcome[T] {
 			}
 			f.saw = saw
 		case script.Failed:
-			wait.err = &LoadError{Remote: true, Err: errors.New(a.Message), stamp: a.Stamp}
-			return &outcome[T]{err: wait.err, validAt: sent}
+			o := remoteFailure[T](a, sent)
+			wait.err = o.err
+			return o
 		case script.Busy:
 			if wait.err = wait.pause(a); wait.err != nil {
 				return f.failed(wait.err)
 			}
 		}
 	}
+}
+
+// remoteFailure is the outcome of a flight that met the failure of a load elsewhere, or an earlier one.
+func remoteFailure[T any](a script.Acquired, validAt uint64) *outcome[T] {
+	return &outcome[T]{err: &LoadError{Remote: true, Err: errors.New(a.Message), stamp: a.Stamp}, validAt: validAt}
 }
 
 // maxUnusable is how many different values that cannot be served a flight meets in a row before it gives up.
@@ -353,19 +378,26 @@ func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load s
 		return
 	}
 	event := RefreshEvent{Key: key, Early: early, Skipped: true}
+	if !c.inBackground(func() { f.refresh(event) }) {
+		c.refreshing.remove(key, f)
+		c.tellRefresh(event)
+	}
+}
+
+// inBackground runs a refresh that has a permit and a place in the background, which it gives back. It reports false
+// when there is none.
+func (c *core[T]) inBackground(refresh func()) bool {
 	switch {
 	case !c.background.TryAcquire(1):
+		return false
 	case !c.permits.TryAcquire(1):
-		c.background.Release(1)
+	case c.work.run(refresh):
+		return true
 	default:
-		if c.work.run(func() { f.refresh(event) }) {
-			return
-		}
 		c.permits.Release(1)
-		c.background.Release(1)
 	}
-	c.refreshing.remove(key, f)
-	c.tellRefresh(event)
+	c.background.Release(1)
+	return false
 }
 
 // refresh asks for the lease once: whatever another process does with the key is a refresh too.
@@ -386,13 +418,7 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 		event.Skipped = false
 		f.stats.refreshes.Add(1)
 		o := f.loadLeased(lease{token: token, stamp: a.Stamp, time: a.Time, at: time.Now()})
-		if event.Err = o.err; errors.Is(o.err, ErrNotFound) {
-			event.Err = nil
-		}
-		if o.private || o.entry.NoStore {
-			// Nothing came of it, and Redis knows of no failure: the value stays as stale as it is.
-			pause = f.opts.FailureBackoff
-		}
+		event.Err, pause = o.refreshed(f.opts.FailureBackoff)
 	case a.Status == script.Hit:
 		f.leave()
 		pause = firstPoll
@@ -413,6 +439,17 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 	}
 }
 
+// refreshed is what a refresh says of its load, and how long the next must wait.
+func (o *outcome[T]) refreshed(backoff time.Duration) (err error, pause time.Duration) {
+	if !errors.Is(o.err, ErrNotFound) {
+		err = o.err
+	}
+	if o.private || o.entry.NoStore {
+		pause = backoff // nothing came of it, and Redis knows of no failure: the value stays as stale as it is
+	}
+	return err, pause
+}
+
 func (c *core[T]) tellRefresh(e RefreshEvent) {
 	if e.Skipped {
 		c.stats.skipped.Add(1)
@@ -426,6 +463,7 @@ func (c *core[T]) tellRefresh(e RefreshEvent) {
 type loading struct {
 	core  any // a *core[T]
 	key   string
+	keys  map[string]bool // of a batch, which has no key
 	outer *loading
 	ended atomic.Bool // the context outlives its loader
 }
@@ -440,7 +478,7 @@ func loadingIn(ctx context.Context) *loading {
 // has reports whether the key of the core is being loaded around this.
 func (l *loading) has(core any, key string) bool {
 	for ; l != nil; l = l.outer {
-		if l.core == core && l.key == key && !l.ended.Load() {
+		if l.core == core && (l.keys[key] || l.keys == nil && l.key == key) && !l.ended.Load() {
 			return true
 		}
 	}

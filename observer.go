@@ -30,10 +30,11 @@ const (
 	NotStored                // the loader or a policy did not want it stored, or there was nothing to store
 	Rejected                 // something newer happened to the key during the load, or the lease was lost
 	Unknown                  // Redis did not answer
+	Ignored                  // a BatchLoader returned a key that it was not asked for
 )
 
 func (o Outcome) String() string {
-	return [...]string{"stored", "not stored", "rejected", "unknown"}[o]
+	return [...]string{"stored", "not stored", "rejected", "unknown", "ignored"}[o]
 }
 
 // WaitEvent tells of one wait for another process.
@@ -65,8 +66,8 @@ type RedisEvent struct {
 
 // GuardEvent tells of one question to the Guard that it did not answer.
 type GuardEvent struct {
-	Key string
-	Err error // its own, a *PanicError, or a time-out
+	Keys []string // it is shared: do not change it
+	Err  error    // its own, a *PanicError, or a time-out
 }
 
 // LockEvent tells of one step in the life of a lock.

@@ -78,23 +78,85 @@ func (n *node) get(ctx context.Context, name string, hint bool) (value string, f
 	}
 }
 
+// getMany is get for many names, with hint: they board together. The replies are the names', in their order.
+func (n *node) getMany(ctx context.Context, names []string) []reply {
+	replies := make([]reply, len(names))
+	fail := func(which []int, err error) []reply {
+		for _, i := range which {
+			replies[i] = reply{err: err}
+		}
+		return replies
+	}
+	todo := make([]int, len(names))
+	for i := range todo {
+		todo[i] = i
+	}
+	if err := n.pass(); err != nil {
+		return fail(todo, err)
+	}
+	arrived := unknownArrival
+	places := make([]place, len(names))
+	ours := make([]bool, len(names))
+	for len(todo) > 0 {
+		n.mu.Lock()
+		for _, i := range todo {
+			places[i].trip, places[i].i, ours[i] = n.boardLocked(names[i], &arrived)
+		}
+		n.callLocked()
+		n.mu.Unlock()
+		var again []int
+		for at, i := range todo {
+			t := places[i].trip
+			if t == nil {
+				return fail(todo[at:], ErrClosed)
+			}
+			select {
+			case <-t.done:
+			case <-ctx.Done():
+				return fail(append(again, todo[at:]...), contextError(ctx))
+			}
+			switch {
+			case t.err != nil:
+				replies[i] = reply{err: t.err}
+			default:
+				if replies[i] = t.reply(places[i].i); !ours[i] && replies[i].err == nil && replies[i].found {
+					again = append(again, i)
+				}
+			}
+		}
+		todo = again
+	}
+	return replies
+}
+
 const unknownArrival = ^uint64(0)
 
-// board finds a name a place in a trip. ours is false when that trip had left before the call: its value may be
-// outdated, but two trips need not carry one key at once. arrived is how many trips had left when the call began. own
-// says that the caller makes the trip itself.
+// board finds a name a place in a trip, see boardLocked. own says that the caller makes the trip itself.
 func (n *node) board(ctx context.Context, name string, arrived *uint64) (t *trip, i int, ours, own bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	t, i, ours = n.boardLocked(name, arrived)
+	if t != nil && t.number == 0 && i == 0 && n.goesItselfLocked(ctx) {
+		n.called = true
+		return t, i, ours, true
+	}
+	n.callLocked()
+	return t, i, ours, false
+}
+
+// boardLocked finds a name a place in a trip; callLocked comes next. ours is false when that trip had left before the
+// call: its value may be outdated, but two trips need not carry one key at once. arrived is how many trips had left when
+// the call began.
+func (n *node) boardLocked(name string, arrived *uint64) (t *trip, i int, ours bool) {
 	if n.closed {
-		return nil, 0, false, false
+		return nil, 0, false
 	}
 	if *arrived == unknownArrival {
 		*arrived = n.departed
 	}
 	n.boardings++
 	if p, ok := n.places[name]; ok {
-		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived, false
+		return p.trip, p.i, p.trip.number == 0 || p.trip.number > *arrived
 	}
 	if last := len(n.gathering) - 1; last >= 0 && len(n.gathering[last].args) <= n.roomLocked() {
 		t = n.gathering[last]
@@ -105,12 +167,7 @@ func (n *node) board(ctx context.Context, name string, arrived *uint64) (t *trip
 	i = len(t.names())
 	t.args = append(t.args, name)
 	n.places[name] = place{t, i}
-	if i == 0 && n.goesItselfLocked(ctx) {
-		n.called = true
-		return t, i, true, true
-	}
-	n.callLocked()
-	return t, i, true, false
+	return t, i, true
 }
 
 // goesItselfLocked reports whether the first caller of the last gathering trip makes it: it saves handing over to a

@@ -74,6 +74,33 @@ func (b *Bus) Register(name string) *Waiter {
 	return w
 }
 
+// RegisterAll is Register for several names, about which one channel tells.
+func (b *Bus) RegisterAll(names []string) *Group {
+	c := make(chan struct{}, 1)
+	g := &Group{C: c}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		w := &Waiter{C: c, c: c, bus: b, name: name}
+		b.waiters[name] = append(b.waiters[name], w)
+		g.waiters = append(g.waiters, w)
+	}
+	return g
+}
+
+// Group waits for messages about any of several names.
+type Group struct {
+	C       <-chan struct{} // as of a Waiter
+	waiters []*Waiter
+}
+
+// Stop unregisters the group.
+func (g *Group) Stop() {
+	for _, w := range g.waiters {
+		w.Stop()
+	}
+}
+
 // Start begins the subscription, the first time.
 func (b *Bus) Start() {
 	b.mu.Lock()

@@ -78,6 +78,23 @@ type Call struct {
 	args []any
 }
 
+// Size is about how many bytes the call sends.
+func (c Call) Size() int {
+	size := 0
+	for _, key := range c.keys {
+		size += len(key)
+	}
+	for _, arg := range c.args {
+		switch arg := arg.(type) {
+		case []byte:
+			size += len(arg)
+		case string:
+			size += len(arg)
+		}
+	}
+	return size
+}
+
 func (s *step) call(keys []string, args ...any) Call { return Call{s, keys, args} }
 
 func (c Call) run(ctx context.Context, r Runner) (reply, error) {

@@ -1,0 +1,252 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// BatchLoader reads many values from their source in one go. Its context is that of a [Loader], and keys are distinct. A
+// key that is missing from the map does not exist. An error fails all keys; one that is a *[KeysError] only those that it
+// names. It must not keep keys. A key that it was not asked for is ignored, see [Ignored].
+type BatchLoader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
+
+// pick is what a batch loader's end means for one key.
+func pick[T any](values map[string]T, err error, key string) (value T, _ error) {
+	some, ok := err.(*KeysError)
+	switch {
+	case ok && some.Errs[key] != nil:
+		return value, some.Errs[key]
+	case err != nil && !ok:
+		return value, err
+	}
+	if value, ok = values[key]; !ok {
+		return value, ErrNotFound
+	}
+	return value, nil
+}
+
+// one makes a loader of one key.
+func (load BatchLoader[T]) one(key string) Loader[T] {
+	return func(ctx context.Context) (T, error) {
+		values, err := load(ctx, []string{key})
+		return pick(values, err, key)
+	}
+}
+
+// GetMany is [Cache.Get] for many keys: one round trip for all that are stored (to each node), and one call of load for
+// all that this process has to load. It waits for keys that are being loaded already, here or elsewhere, and shares its
+// own with Get and other batches. A key that does not exist is missing from the map. When keys have failed, the map has
+// the others, and the error is a *[KeysError]; it has the errors of Get, also when ctx has ended. A key may be asked for
+// twice.
+func (c *Cache[T]) GetMany(ctx context.Context, keys []string, load BatchLoader[T]) (map[string]T, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	if load == nil {
+		return nil, errNilLoader
+	}
+	r := &batchRead[T]{Cache: c, load: load, values: make(map[string]T, len(keys)), errs: map[string]error{}, last: map[string]*LoadError{}}
+	pending := make([]string, 0, len(keys))
+	seen := make(map[string]bool, len(keys))
+	outer := loadingIn(ctx)
+	for _, key := range keys {
+		switch {
+		case seen[key]:
+		case outer.has(c.core, key):
+			r.errs[key] = ErrReentrant
+		default:
+			pending = append(pending, key)
+		}
+		seen[key] = true
+	}
+	for first := true; len(pending) > 0; first = false {
+		pending = r.round(ctx, pending, first)
+	}
+	if len(r.errs) > 0 {
+		return r.values, &KeysError{Errs: r.errs}
+	}
+	return r.values, nil
+}
+
+// batchRead is one call of GetMany.
+type batchRead[T any] struct {
+	*Cache[T]
+	load   BatchLoader[T]
+	values map[string]T
+	errs   map[string]error
+	last   map[string]*LoadError // of flights whose load began before this call
+}
+
+// put takes up what one key has come to.
+func (r *batchRead[T]) put(key string, e Entry[T], err error) {
+	switch {
+	case err == nil:
+		r.values[key] = e.Value
+	case !errors.Is(err, ErrNotFound):
+		r.errs[key] = err
+	}
+}
+
+// round is the path of a read, once, as in fetch. It returns the keys that have to go round again.
+func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (again []string) {
+	missing := make([]miss[T], 0, len(keys))
+	toLook := keys[:0:0]
+	for _, key := range keys {
+		if r.filling.has(key) {
+			missing = append(missing, miss[T]{key: key})
+		} else {
+			toLook = append(toLook, key)
+		}
+	}
+	var old []miss[T] // to be refreshed
+	for i, l := range r.lookMany(ctx, toLook) {
+		key, saw := toLook[i], l.sight
+		switch {
+		case l.err != nil:
+			if err := ended(ctx, l.err); err != nil {
+				r.put(key, Entry[T]{}, err)
+			} else if e, err, ok := r.memory.recall(key); ok {
+				r.put(key, r.share(e), err)
+			} else {
+				missing = append(missing, miss[T]{key: key})
+			}
+		case saw.state == fresh && saw.kind == kindAbsent:
+			r.stats.absent.Add(1)
+		case saw.state == fresh:
+			r.stats.hits.Add(1)
+			if elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, r.policy.EarlyRefresh, rand.Float64()) {
+				old = append(old, miss[T]{key, saw})
+			}
+			r.put(key, r.entry(saw.stored, Hit, saw.now), nil)
+		case saw.state == stale:
+			r.stats.stale.Add(1)
+			old = append(old, miss[T]{key, saw})
+			r.put(key, r.entry(saw.stored, Stale, saw.now), nil)
+		default:
+			missing = append(missing, miss[T]{key, saw})
+		}
+	}
+	r.refreshMany(ctx, r.policy, r.load, old)
+	if len(missing) == 0 {
+		return nil
+	}
+	if first {
+		r.stats.misses.Add(uint64(len(missing)))
+	}
+	return r.joinMany(ctx, missing)
+}
+
+// miss is a key with what was seen of it, which is missing or to be refreshed.
+type miss[T any] struct {
+	key string
+	saw sight[T]
+}
+
+// joinMany waits for the flights of keys. Those that have none are one batch.
+func (r *batchRead[T]) joinMany(ctx context.Context, missing []miss[T]) (again []string) {
+	number := r.seq.Add(1)
+	b := &batch[T]{core: r.core, load: r.load, caller: ctx}
+	nested := loadingIn(ctx).in(r.core)
+	type boarded struct {
+		*flight[T]
+		landed <-chan singleflight.Result
+		mine   bool
+	}
+	all := make([]boarded, len(missing))
+	for i, m := range missing {
+		f, landed, mine := r.filling.claim(m.key, func() *flight[T] {
+			f := r.newFlight(ctx, m.key, r.policy, source[T]{plain: r.load.one(m.key)}, m.saw)
+			f.nested, f.guard = nested, r.opts.Guard != nil
+			f.settled = make(chan *outcome[T], 1)
+			return f
+		})
+		if all[i] = (boarded{f, landed, mine}); mine {
+			b.flights = append(b.flights, f)
+		}
+	}
+	if len(b.flights) > 0 && !r.work.run(b.fill) {
+		b.fail(ErrClosed)
+	}
+	for _, f := range all {
+		o, err := f.await(ctx, number, f.landed, f.mine)
+		switch {
+		case err != nil:
+			r.put(f.key, Entry[T]{}, err)
+		case o.fits:
+			if !o.mine {
+				r.stats.joined.Add(1)
+			}
+			e, err := r.answer(o, r.last[f.key])
+			r.put(f.key, e, err)
+		default:
+			r.last[f.key] = asLoadError(o.err)
+			again = append(again, f.key)
+		}
+	}
+	return again
+}
+
+// looked is what look has for one of many keys.
+type looked[T any] struct {
+	sight[T]
+	err error
+}
+
+// lookMany is look for many keys: a trip for all of a node.
+func (c *core[T]) lookMany(ctx context.Context, keys []string) []looked[T] {
+	list := make([]looked[T], len(keys))
+	names := make([]string, len(keys))
+	groups := c.byNode(ctx, len(keys), func(i int) string {
+		names[i] = keyName(c.opts.Prefix, 'v', keys[i])
+		return names[i]
+	}, func(i int, err error) { list[i].err = err })
+	each(groups, func(n *node, group []int) {
+		asked := make([]string, len(group))
+		for j, i := range group {
+			asked[j] = names[i]
+		}
+		replies := n.getMany(ctx, asked)
+		for j, i := range group {
+			if list[i].err = replies[j].err; list[i].err != nil || !replies[j].found {
+				continue
+			}
+			if now, known := n.clock.now(); known {
+				list[i].sight = c.judge(replies[j].value, now/1000)
+			} else {
+				list[i].err = errNoTime
+			}
+		}
+	})
+	return list
+}
+
+// byNode groups 0…count−1 by the nodes that have the names; failed is told of those whose node is not known.
+func (c *core[T]) byNode(ctx context.Context, count int, name func(int) string, failed func(int, error)) map[*node][]int {
+	groups := map[*node][]int{}
+	for i := range count {
+		n, err := c.nodes.of(ctx, name(i))
+		if err != nil {
+			failed(i, err)
+			continue
+		}
+		groups[n] = append(groups[n], i)
+	}
+	return groups
+}
+
+// each calls f for all nodes at once: one that is frozen must not hold up the others.
+func each(groups map[*node][]int, f func(*node, []int)) {
+	var wg sync.WaitGroup
+	for n, group := range groups {
+		if len(groups) == 1 {
+			f(n, group)
+			return
+		}
+		wg.Go(func() { f(n, group) })
+	}
+	wg.Wait()
+}
