@@ -467,6 +467,86 @@ func TestABatchHoldsItsLeases(t *testing.T) {
 	})
 }
 
+// Who arrives at the holder's process after an invalidation elsewhere does not wait for the end of the batch: the message
+// has it look after its leases.
+func TestABatchHearsOfInvalidations(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+		c, other := open[string](t, s.Client(t)), open[string](t, s.Client(t))
+		c.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		began, finish := make(chan struct{}), make(chan struct{})
+		o := table{before: func(context.Context, []string) error { close(began); <-finish; return nil }}
+		go func() { _, _ = c.GetMany(t.Context(), []string{"a", "b"}, o.load) }()
+		<-began
+		if err := other.Invalidate(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if v, err := c.Get(t.Context(), "a", returns("newer").Load); v != "newer" || err != nil {
+			t.Errorf("got %q, %v", v, err)
+		}
+		want(t, "waited", time.Since(begun), 0)
+		close(finish)
+	})
+}
+
+// A key that another is loading goes on alone, and asks again when that is done: no sooner.
+func TestAKeyLeavesTheBatchToWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+		rdb := s.Client(t)
+		seen := &recorder{}
+		rdb.AddHook(seen)
+		holder, c := open[string](t, s.Client(t)), open[string](t, rdb)
+		c.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		p := get(holder, "a")
+		<-p.began
+		var o table
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			got, err := c.GetMany(t.Context(), []string{"a", "b"}, o.load)
+			wantValues(t, got, err, "a", "b")
+		}()
+		synctest.Wait()
+		want(t, "acquires of its own", seen.count("acquire"), 0)
+		p.finish(Entry[string]{Value: "v of a"}, nil)
+		<-done
+		want(t, "acquires of its own", seen.count("acquire"), 1)
+		want(t, "loads", o.loads(), "[[b]]")
+	})
+}
+
+// A batch of which nobody knows whether it was granted leaves no leases, and neither does one that was granted too late.
+func TestABatchLeavesNoLeases(t *testing.T) {
+	for name, fault := range map[string]func(*redistest.Faults){
+		"lost": func(f *redistest.Faults) { f.LoseReply(1, runs("acquire")) },
+		"late": func(f *redistest.Faults) {
+			reached, release := f.Block(runs("acquire"))
+			go func() { <-reached; time.Sleep(2 * defaultRedisTimeout); release() }()
+		},
+		"fails": func(f *redistest.Faults) { f.Refuse(1, runs("commit"), refusal("ERR no")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+				rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+				c := open[string](t, rdb, func(o *Options) { o.LeaseTTL = time.Hour })
+				faults := redistest.NewFaults(t)
+				rdb.AddHook(faults)
+				fault(faults)
+				var o table
+				got, err := c.GetMany(t.Context(), []string{"a", "b"}, o.load)
+				wantValues(t, got, err, "a", "b")
+				time.Sleep(time.Second)
+				if n := leases(t, s); n != 0 {
+					t.Errorf("%d leases are left", n)
+				}
+			})
+		})
+	}
+}
+
 // Keys whose holder has crashed are loaded when its leases have expired, and do not keep the others.
 func TestGetManyAfterACrash(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
@@ -575,14 +655,17 @@ func TestCloseEndsABatch(t *testing.T) {
 func TestABatchIsOneLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 		c := open[string](t, s.Client(t), func(o *Options) { o.MaxLoads, o.LoadTimeout = 1, time.Second })
-		p := get(c, "holds the place")
-		<-p.began
+		began, finish := make(chan struct{}), make(chan struct{})
+		go func() { // it does not heed its context, so it keeps its place
+			_, _ = c.Get(t.Context(), "holds the place", func(context.Context) (string, error) { close(began); <-finish; return "v", nil })
+		}()
+		<-began
 		var o table
 		_, err := c.GetMany(t.Context(), []string{"a", "b"}, o.load)
 		if !errors.Is(err, ErrOverloaded) {
 			t.Errorf("got %v", err)
 		}
-		p.finish(Entry[string]{Value: "v"}, nil)
+		close(finish)
 		synctest.Wait()
 		got, err := c.GetMany(t.Context(), []string{"a", "b"}, o.load)
 		wantValues(t, got, err, "a", "b")

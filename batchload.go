@@ -121,15 +121,20 @@ func (b *batch[T]) acquire() []*bid[T] {
 // acquireFrom asks one node. Requests that it found too late are sent once more, by the time that it told.
 func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 	for try := range 2 {
+		// The call may go on when it was given up, so it has what it needs for itself.
+		asked, seen := bids, make([]*string, len(bids))
+		for i, bid := range bids {
+			seen[i] = bid.saw.seen()
+		}
 		r, err := step(b.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (acquisitions, error) {
-			calls := make([]script.Call, len(bids))
-			for i, bid := range bids {
-				calls[i] = script.AcquireCall(bid.names, bid.token, b.opts.LeaseTTL, n.clock.after(b.opts.RedisTimeout), bid.saw.seen(), "")
+			calls := make([]script.Call, len(asked))
+			for i, bid := range asked {
+				calls[i] = script.AcquireCall(bid.names, bid.token, b.opts.LeaseTTL, n.clock.after(b.opts.RedisTimeout), seen[i], "")
 			}
 			list, errs := script.AcquireMany(ctx, r.(script.Pipeliner), calls)
 			if ctx.Err() != nil {
 				// Too late: nobody waits for the answer any more.
-				_, _ = script.DoMany(context.WithoutCancel(ctx), r.(script.Pipeliner), b.releases(bids))
+				_, _ = script.DoMany(context.WithoutCancel(ctx), r.(script.Pipeliner), b.releases(asked))
 				return acquisitions{}, context.Cause(ctx)
 			}
 			return acquisitions{list, errs}, firstTransport(errs)
