@@ -282,10 +282,10 @@ func stampsOf(h *history) func(LoadEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Outcome == Stored && e.Stamp != "" {
-			if last[e.Stamp] {
-				h.wrong("two loads were committed under the stamp %s", e.Stamp)
+			if last[e.Key+e.Stamp] {
+				h.wrong("two loads were committed of %s under the stamp %s", e.Key, e.Stamp)
 			}
-			last[e.Stamp] = true
+			last[e.Key+e.Stamp] = true
 		}
 	}
 }
@@ -369,6 +369,9 @@ func (r *reader) read(ctx context.Context) (Entry[int64], error) {
 	if r.rand.IntN(4) == 0 {
 		return r.cache.Lookup(ctx, "k")
 	}
+	if r.plan.opts.WhenRedisFails == ReturnError && r.rand.IntN(3) == 0 { // for GetMany does not tell the Source
+		return r.readMany(ctx, think, linger, fails)
+	}
 	return r.cache.Fetch(ctx, "k", func(ctx context.Context, old *Entry[int64]) (Entry[int64], error) {
 		time.Sleep(think)
 		v, err := r.db.read()
@@ -382,6 +385,35 @@ func (r *reader) read(ctx context.Context) (Entry[int64], error) {
 		}
 		return Entry[int64]{Value: v, ETag: tag, NoStore: noStore}, err
 	})
+}
+
+// readMany reads the key in a batch with another, whose value is 0.
+func (r *reader) readMany(ctx context.Context, think, linger time.Duration, fails bool) (Entry[int64], error) {
+	values, err := r.cache.GetMany(ctx, []string{"other", "k"}, func(_ context.Context, keys []string) (map[string]int64, error) {
+		values := map[string]int64{}
+		time.Sleep(think)
+		for _, key := range keys {
+			if key == "other" {
+				values[key] = 0
+			} else if v, err := r.db.read(); err == nil {
+				values[key] = v
+			}
+		}
+		time.Sleep(linger)
+		if fails {
+			return values, errLoad
+		}
+		return values, nil
+	})
+	var failed *KeysError
+	if errors.As(err, &failed) && failed.Errs["k"] != nil {
+		return Entry[int64]{}, failed.Errs["k"]
+	}
+	v, ok := values["k"]
+	if !ok {
+		return Entry[int64]{}, ErrNotFound
+	}
+	return Entry[int64]{Value: v}, nil
 }
 
 // writer is a client that writes the database and then tells the cache, until that acknowledges it.
