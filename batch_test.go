@@ -371,6 +371,9 @@ func TestGetManyAsksTheGuardOnce(t *testing.T) {
 		wantValues(t, got, err, "a", "b")
 		want(t, "loads", o.loads(), "[[a b]]")
 		want(t, "questions", g.asked.Load(), 1)
+		if _, err := c.Lookup(t.Context(), "no"); !errors.Is(err, ErrMiss) {
+			t.Errorf("what is ruled out is not stored: %v", err)
+		}
 		got, err = c.GetMany(t.Context(), []string{"no"}, o.load)
 		wantValues(t, got, err)
 		want(t, "loads", o.loads(), "[[a b]]")

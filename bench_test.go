@@ -160,3 +160,59 @@ func BenchmarkHitLatency(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkGetMany measures GetMany of 100 warm keys against 100 Gets and against the client's own MGET.
+func BenchmarkGetMany(b *testing.B) {
+	s := redistest.Real(b)
+	ctx := context.Background()
+	h := newHits(b, s, 100, 1000)
+	rdb := s.Client(b)
+	const page, per = 100, 20
+	load := func(context.Context, []string) (map[string][]byte, error) { b.Error("load"); return nil, nil }
+	block := func(get func(keys []string)) func() float64 {
+		return func() float64 {
+			begun := time.Now()
+			for range per {
+				first := rand.IntN(len(h.keys) - page)
+				get(h.keys[first : first+page])
+			}
+			return float64(time.Since(begun))
+		}
+	}
+	many := block(func(keys []string) {
+		if values, err := h.cache.GetMany(ctx, keys, load); err != nil || len(values) != page {
+			b.Error(len(values), err)
+		}
+	})
+	gets := block(func(keys []string) {
+		for _, key := range keys {
+			h.ours(key)
+		}
+	})
+	mget := block(func(keys []string) {
+		names := make([]string, len(keys))
+		for i, key := range keys {
+			names[i] = "raw" + key
+		}
+		if values, err := rdb.MGet(ctx, names...).Result(); err != nil || len(values) != page {
+			b.Error(len(values), err)
+		}
+	})
+	var m, g, r []float64
+	for b.Loop() {
+		for _, i := range rand.Perm(3) {
+			switch i {
+			case 0:
+				m = append(m, many())
+			case 1:
+				g = append(g, gets())
+			default:
+				r = append(r, mget())
+			}
+		}
+	}
+	b.ReportMetric(median(m)/per, "ns/page")
+	b.ReportMetric(median(g)/median(m), "gets/many")
+	b.ReportMetric(median(m)/median(r), "many/mget")
+	b.ReportMetric(0, "ns/op")
+}

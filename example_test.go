@@ -34,6 +34,18 @@ func (db *database) Product(_ context.Context, id string) (Product, error) {
 	return Product{ID: id, Name: "product " + id}, nil
 }
 
+// Products returns the rows that there are.
+func (db *database) Products(_ context.Context, ids []string) (map[string]Product, error) {
+	db.queries++
+	found := map[string]Product{}
+	for _, id := range ids {
+		if id != "0" {
+			found[id] = Product{ID: id, Name: "product " + id}
+		}
+	}
+	return found, nil
+}
+
 // client returns a client of a Redis that lives in this process.
 func client() (*redis.Client, func()) {
 	server := miniredis.NewMiniRedis()
@@ -71,6 +83,29 @@ func ExampleCache_Get() {
 	// product 7 <nil>
 	// true true
 	// 2 queries
+}
+
+// One round trip for what is stored, one query for what is not.
+func ExampleCache_GetMany() {
+	rdb, stop := client()
+	defer stop()
+	db := &database{}
+	cache, err := stockade.New[Product](rdb, stockade.Options{Prefix: "product"})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	ctx := context.Background()
+	for _, page := range [][]string{{"7", "8", "0"}, {"7", "8", "9"}, {"9", "8", "7"}} {
+		products, err := cache.GetMany(ctx, page, db.Products)
+		var some *stockade.KeysError // which keys failed; products has the others
+		fmt.Println(len(products), "products,", errors.As(err, &some), db.queries, "queries")
+	}
+	// Output:
+	// 2 products, false 1 queries
+	// 3 products, false 2 queries
+	// 3 products, false 2 queries
 }
 
 func ExampleWrap() {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -109,6 +110,36 @@ func (p *Products) Find(ctx context.Context, id int64) (Product, error) {
 		return Product{}, fmt.Errorf("find product %d: %w", id, err)
 	}
 	return found, nil
+}
+
+// FindMany queries many products at once. Those that do not exist are missing from the map.
+func (p *Products) FindMany(ctx context.Context, ids []int64) (map[int64]Product, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	p.queries.Add(1)
+	query := `SELECT id, name, cents, stock FROM products WHERE id IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	rows, err := p.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("find %d products: %w", len(ids), err)
+	}
+	defer rows.Close()
+	found := make(map[int64]Product, len(ids))
+	for rows.Next() {
+		var one Product
+		if err := rows.Scan(&one.ID, &one.Name, &one.Cents, &one.Stock); err != nil {
+			return nil, fmt.Errorf("find %d products: %w", len(ids), err)
+		}
+		found[one.ID] = one
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("find %d products: %w", len(ids), err)
+	}
+	return found, wait(ctx, p.hold)
 }
 
 // Sell takes one piece out of stock.
