@@ -64,6 +64,35 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("many", func(t *testing.T) {
+		all := append(numbered(300), oddKeys...)
+		o := table{before: func(context.Context, []string) error { time.Sleep(100 * time.Millisecond); return nil }}
+		var wg sync.WaitGroup
+		for i, c := range caches {
+			wg.Go(func() {
+				keys := all[i*20:]
+				got, err := c.GetMany(t.Context(), keys, o.load)
+				wantValues(t, got, err, keys...)
+			})
+		}
+		wg.Wait()
+		loads := map[string]int{}
+		for _, keys := range o.asked {
+			for _, key := range keys {
+				loads[key]++
+			}
+		}
+		for _, key := range all {
+			if n := loads[key]; n != 1 {
+				t.Errorf("%.20q: %d loads", key, n)
+			}
+		}
+		got, err := caches[3].GetMany(t.Context(), all, o.load)
+		wantValues(t, got, err, all...)
+		if err := caches[0].Invalidate(t.Context(), all...); err != nil {
+			t.Errorf("Invalidate of all: %v", err)
+		}
+	})
 	t.Run("failure", func(t *testing.T) {
 		o := fails(20*time.Millisecond, errSource)
 		var wg sync.WaitGroup
