@@ -161,7 +161,7 @@ func (r *batchRead[T]) joinMany(ctx context.Context, missing []miss[T]) (again [
 		f, landed, mine := r.filling.claim(m.key, func() *flight[T] {
 			f := r.newFlight(ctx, m.key, r.policy, source[T]{plain: r.load.one(m.key)}, m.saw)
 			f.nested, f.guard = nested, r.opts.Guard != nil
-			f.settled = make(chan *outcome[T], 1)
+			f.verdict = make(chan *outcome[T], 1)
 			return f
 		})
 		if all[i] = (boarded{f, landed, mine}); mine {

@@ -436,6 +436,32 @@ func TestInvalidateBeatsABatch(t *testing.T) {
 	})
 }
 
+// I1: a batch that joins a load which began before it, and which an invalidation elsewhere has overtaken, goes round and
+// loads anew; its other keys are not loaded twice.
+func TestABatchDoesNotTakeAnOlderLoad(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		c, other := open[string](t, s.Client(t)), open[string](t, s.Client(t))
+		older := get(c, "a")
+		<-older.began
+		if err := other.Invalidate(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		var o table
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			got, err := c.GetMany(t.Context(), []string{"a", "b"}, o.load)
+			wantValues(t, got, err, "a", "b")
+		}()
+		redistest.Eventually(t, 10*time.Second, "b is loaded", func() bool { return storedIn(c, "b") == "v of b" })
+		if err := expect("who came before", older.finish(Entry[string]{Value: "older"}, nil), "older"); err != nil {
+			t.Error(err)
+		}
+		<-done
+		want(t, "loads", o.loads(), "[[b] [a]]")
+	})
+}
+
 // Leases are renewed while a batch loads, and one that is lost is let go: who comes later starts anew at once.
 func TestABatchHoldsItsLeases(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {

@@ -36,12 +36,12 @@ const (
 	pipelineBytes = 1 << 20
 )
 
-// settle ends a flight, or with nil lets it go on alone.
-func (f *flight[T]) settleBatch(o *outcome[T]) { f.settled <- o }
+// decide ends a flight of a batch, or with nil lets it go on alone.
+func (f *flight[T]) decide(o *outcome[T]) { f.verdict <- o }
 
 func (b *batch[T]) fail(err error) {
 	for _, f := range b.flights {
-		f.settleBatch(f.failed(err))
+		f.decide(f.failed(err))
 	}
 }
 
@@ -67,7 +67,7 @@ func (b *batch[T]) fill() {
 		switch {
 		case bid.err != nil:
 			if o := f.unloaded(bid.err); o != nil {
-				f.settleBatch(o)
+				f.decide(o)
 				continue
 			}
 			bid.down, bid.epoch = f.isDown(), f.memory.now()
@@ -76,18 +76,18 @@ func (b *batch[T]) fill() {
 			load = append(load, bid)
 		case a.Status == script.Hit && a.Inline:
 			if saw := f.judge(a.Value, a.Time/1000); saw.state == fresh || saw.state == stale {
-				f.settleBatch(f.found(saw, false, sent))
+				f.decide(f.found(saw, false, sent))
 			} else {
 				f.saw = saw
-				f.settleBatch(nil)
+				f.decide(nil)
 			}
 		case a.Status == script.Failed:
-			f.settleBatch(remoteFailure[T](a, sent))
+			f.decide(remoteFailure[T](a, sent))
 		default:
 			if a.Status == script.Busy {
 				f.busy = &a
 			}
-			f.settleBatch(nil)
+			f.decide(nil)
 		}
 	}
 	if len(load) == 0 {
@@ -95,7 +95,7 @@ func (b *batch[T]) fill() {
 		return
 	}
 	for i, o := range b.loadAll(load, lead.leave) {
-		load[i].settleBatch(o)
+		load[i].decide(o)
 	}
 }
 

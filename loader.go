@@ -45,7 +45,7 @@ type flight[T any] struct {
 	wakes <-chan struct{} // messages about the key; nil for a refresh
 
 	waiter  *bus.Waiter
-	settled chan *outcome[T] // of a flight in a batch: receives its outcome, or nil when it goes on alone
+	verdict chan *outcome[T] // of a flight in a batch: receives its outcome, or nil when it goes on alone
 	busy    *script.Acquired // then: what holds it up, if that is known
 }
 
@@ -140,8 +140,8 @@ func (f *flight[T]) run() *outcome[T] {
 	defer f.work.end()
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
-	if f.settled != nil {
-		if o := <-f.settled; o != nil {
+	if f.verdict != nil {
+		if o := <-f.verdict; o != nil {
 			if f.waiter != nil {
 				f.waiter.Stop()
 			}
