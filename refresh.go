@@ -1,0 +1,174 @@
+package stockade
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stockade-cache/stockade/internal/script"
+)
+
+// refresh renews a value in the background, unless that is happening already or too much else is.
+func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load source[T], saw sight[T], early bool) {
+	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
+		return
+	}
+	f := c.newFlight(ctx, key, policy, load, saw)
+	if !c.refreshing.add(key, f) {
+		return
+	}
+	event := RefreshEvent{Key: key, Early: early, Skipped: true}
+	if !c.inBackground(func() { f.refresh(event) }) {
+		c.refreshing.remove(key, f)
+		c.tellRefresh(event)
+	}
+}
+
+// inBackground runs a refresh that has a permit and a place in the background, which it gives back. It reports false
+// when there is none.
+func (c *core[T]) inBackground(refresh func()) bool {
+	switch {
+	case !c.background.TryAcquire(1):
+		return false
+	case !c.permits.TryAcquire(1):
+	case c.work.run(refresh):
+		return true
+	default:
+		c.permits.Release(1)
+	}
+	c.background.Release(1)
+	return false
+}
+
+// refresh asks for the lease once: whatever another process does with the key is a refresh too.
+func (f *flight[T]) refresh(event RefreshEvent) {
+	defer f.refreshing.remove(f.key, f)
+	f.stats.flights.Add(1)
+	defer f.stats.flights.Add(-1)
+	token := newToken()
+	a, err := f.acquire(token, "")
+	var pause time.Duration // until the next refresh may begin
+	switch {
+	case err != nil:
+		f.leave()
+		f.disown(token, err)
+		event.Err = redisError(err)
+		pause = f.opts.RedisTimeout
+	case a.Status == script.Granted:
+		event.Skipped = false
+		f.stats.refreshes.Add(1)
+		o := f.loadLeased(lease{token: token, stamp: a.Stamp, time: a.Time, at: time.Now()})
+		event.Err, pause = o.refreshed(f.opts.FailureBackoff)
+	case a.Status == script.Hit:
+		f.leave()
+		pause = firstPoll
+	default:
+		f.leave()
+		pause = lastPoll
+	}
+	f.background.Release(1)
+	f.tellRefresh(event)
+	// While another process holds the lease, or a failure of the last load stands, hits must not keep asking.
+	if pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-f.ctx.Done():
+		}
+	}
+}
+
+// refreshed is what a refresh says of its load, and how long the next must wait.
+func (o *outcome[T]) refreshed(backoff time.Duration) (err error, pause time.Duration) {
+	if !errors.Is(o.err, ErrNotFound) {
+		err = o.err
+	}
+	if o.private || o.entry.NoStore {
+		pause = backoff // nothing came of it, and Redis knows of no failure: the value stays as stale as it is
+	}
+	return err, pause
+}
+
+func (c *core[T]) tellRefresh(e RefreshEvent) {
+	if e.Skipped {
+		c.stats.skipped.Add(1)
+	}
+	if c.opts.Observer.Refresh != nil {
+		c.opts.Observer.Refresh(e)
+	}
+}
+
+// refreshMany renews values in the background by one load, but for those that are being renewed already.
+func (c *core[T]) refreshMany(ctx context.Context, policy Policy, load BatchLoader[T], old []miss[T]) {
+	b := &batch[T]{core: c, load: load, caller: ctx}
+	outer := loadingIn(ctx)
+	var events []RefreshEvent
+	for _, m := range old {
+		if c.refreshing.has(m.key) || outer.has(c, m.key) {
+			continue
+		}
+		f := c.newFlight(ctx, m.key, policy, source[T]{plain: load.one(m.key)}, m.saw)
+		if c.refreshing.add(m.key, f) {
+			b.flights = append(b.flights, f)
+			events = append(events, RefreshEvent{Key: m.key, Early: m.saw.state == fresh, Skipped: true})
+		}
+	}
+	if len(b.flights) == 0 || c.inBackground(func() { b.refresh(events) }) {
+		return
+	}
+	for i, f := range b.flights {
+		c.refreshing.remove(f.key, f)
+		c.tellRefresh(events[i])
+	}
+}
+
+// refresh asks for the leases once, as the refresh of one key does.
+func (b *batch[T]) refresh(events []RefreshEvent) {
+	b.stats.flights.Add(int64(len(b.flights)))
+	defer b.stats.flights.Add(-int64(len(b.flights)))
+	pauses := make([]time.Duration, len(b.flights)) // until the next refresh of a key may begin
+	var load []*bid[T]
+	var which []int
+	bids := b.acquire()
+	b.disown(bids)
+	for i, bid := range bids {
+		switch {
+		case bid.err != nil:
+			events[i].Err = redisError(bid.err)
+			pauses[i] = b.opts.RedisTimeout
+		case bid.acquired.Status == script.Granted:
+			events[i].Skipped = false
+			load, which = append(load, bid), append(which, i)
+		case bid.acquired.Status == script.Hit:
+			pauses[i] = firstPoll
+		default:
+			pauses[i] = lastPoll
+		}
+	}
+	leave := b.flights[0].leave
+	if len(load) == 0 {
+		leave()
+	} else {
+		b.stats.refreshes.Add(1)
+		for j, o := range b.loadAll(load, leave) {
+			events[which[j]].Err, pauses[which[j]] = o.refreshed(b.opts.FailureBackoff)
+		}
+	}
+	b.background.Release(1)
+	for _, e := range events {
+		b.tellRefresh(e)
+	}
+	// While another process holds a lease, or a failure of the last load stands, hits must not keep asking.
+	order := make([]int, len(pauses))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int { return int(pauses[x] - pauses[y]) })
+	begun := time.Now()
+	for _, i := range order {
+		b.sleepUntil(begun.Add(pauses[i]))
+		b.refreshing.remove(b.flights[i].key, b.flights[i])
+	}
+}
