@@ -11,19 +11,22 @@ import (
 
 // BatchLoader reads many values from their source in one go. Its context is that of a [Loader], and keys are distinct. A
 // key that is missing from the map does not exist. An error fails all keys; one that is a *[KeysError] only those that it
-// names. It must not keep keys. A key that it was not asked for is ignored, see [Ignored].
+// names. It must not keep keys or the map. A key that it was not asked for is ignored, see [Ignored].
 type BatchLoader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
 
 // pick is what a batch loader's end means for one key.
 func pick[T any](values map[string]T, err error, key string) (value T, _ error) {
-	some, ok := err.(*KeysError)
+	var some *KeysError
+	var panicked *PanicError
 	switch {
-	case ok && some.Errs[key] != nil:
-		return value, some.Errs[key]
-	case err != nil && !ok:
+	case err == nil || err == error((*KeysError)(nil)):
+	case errors.As(err, &panicked) || !errors.As(err, &some):
 		return value, err
+	case some.Errs[key] != nil:
+		return value, some.Errs[key]
 	}
-	if value, ok = values[key]; !ok {
+	value, ok := values[key]
+	if !ok {
 		return value, ErrNotFound
 	}
 	return value, nil
@@ -86,9 +89,15 @@ func (r *batchRead[T]) put(key string, e Entry[T], err error) {
 	switch {
 	case err == nil:
 		r.values[key] = e.Value
-	case !errors.Is(err, ErrNotFound):
+	case !isAbsent(err):
 		r.errs[key] = err
 	}
+}
+
+// isAbsent reports whether an error says that the key does not exist. A loader that panics with such an error says nothing.
+func isAbsent(err error) bool {
+	_, failed := err.(*LoadError)
+	return !failed && errors.Is(err, ErrNotFound)
 }
 
 // round is the path of a read, once, as in fetch. It returns the keys that have to go round again.
@@ -108,7 +117,7 @@ func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (ag
 		switch {
 		case l.err != nil:
 			if err := ended(ctx, l.err); err != nil {
-				r.put(key, Entry[T]{}, err)
+				r.errs[key] = err
 			} else if e, err, ok := r.memory.recall(key); ok {
 				r.put(key, r.share(e), err)
 			} else {
@@ -169,13 +178,15 @@ func (r *batchRead[T]) joinMany(ctx context.Context, missing []miss[T]) (again [
 		}
 	}
 	if len(b.flights) > 0 && !r.work.run(b.fill) {
-		b.fail(ErrClosed)
+		for _, f := range b.flights {
+			f.verdict <- f.failed(ErrClosed)
+		}
 	}
 	for _, f := range all {
 		o, err := f.await(ctx, number, f.landed, f.mine)
 		switch {
 		case err != nil:
-			r.put(f.key, Entry[T]{}, err)
+			r.errs[f.key] = err // the cause of ctx may be anything
 		case o.fits:
 			if !o.mine {
 				r.stats.joined.Add(1)
@@ -227,10 +238,17 @@ func (c *core[T]) lookMany(ctx context.Context, keys []string) []looked[T] {
 // byNode groups 0…count−1 by the nodes that have the names; failed is told of those whose node is not known.
 func (c *core[T]) byNode(ctx context.Context, count int, name func(int) string, failed func(int, error)) map[*node][]int {
 	groups := map[*node][]int{}
+	var unknown error // no node is: to ask for each name would take as long as for the first
 	for i := range count {
+		if unknown != nil {
+			failed(i, unknown)
+			continue
+		}
 		n, err := c.nodes.of(ctx, name(i))
 		if err != nil {
-			failed(i, err)
+			if failed(i, err); !c.nodes.known.Load() {
+				unknown = err
+			}
 			continue
 		}
 		groups[n] = append(groups[n], i)

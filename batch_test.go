@@ -520,12 +520,12 @@ func TestABatchHearsOfInvalidations(t *testing.T) {
 	})
 }
 
-// A key that another is loading goes on alone, and asks again when that is done: no sooner.
-func TestAKeyLeavesTheBatchToWait(t *testing.T) {
+// A key that another is loading is read when the message comes that it is there, and not asked for before.
+func TestABatchWaitsForAKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 		rdb := s.Client(t)
-		seen := &recorder{}
-		rdb.AddHook(seen)
+		faults := redistest.NewFaults(t)
+		rdb.AddHook(faults)
 		holder, c := open[string](t, s.Client(t)), open[string](t, rdb)
 		c.bus.Start()
 		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
@@ -539,11 +539,60 @@ func TestAKeyLeavesTheBatchToWait(t *testing.T) {
 			wantValues(t, got, err, "a", "b")
 		}()
 		synctest.Wait()
-		want(t, "acquires of its own", seen.count("acquire"), 0)
+		steps, reads := faults.Count("evalsha", "eval"), faults.Count("get", "mget")
 		p.finish(Entry[string]{Value: "v of a"}, nil)
 		<-done
-		want(t, "acquires of its own", seen.count("acquire"), 1)
+		want(t, "steps since", faults.Count("evalsha", "eval")-steps, 0)
+		want(t, "reads since", faults.Count("get", "mget")-reads, 1)
 		want(t, "loads", o.loads(), "[[b]]")
+		want(t, "waits", c.Stats().Waits, 1)
+		want(t, "wakes", c.Stats().Wakes, 1)
+	})
+}
+
+// What waits is polled for in one pipeline, and every key is told of.
+func TestABatchPolls(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+		var trips roundTrips
+		var mu sync.Mutex
+		var told []WaitEvent
+		rdb := s.Client(t)
+		holder := open[string](t, s.Client(t))
+		c := open[string](t, rdb, func(o *Options) {
+			o.Observer.Wait = func(e WaitEvent) { mu.Lock(); defer mu.Unlock(); told = append(told, e) }
+		})
+		c.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		keys := numbered(50)
+		finish := make(chan struct{})
+		slow := table{before: func(context.Context, []string) error { <-finish; return nil }}
+		go func() { _, _ = holder.GetMany(t.Context(), keys, slow.load) }()
+		synctest.Wait()
+		var o table
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			got, err := c.GetMany(t.Context(), keys, o.load)
+			wantValues(t, got, err, keys...)
+		}()
+		synctest.Wait()
+		rdb.AddHook(&trips)
+		time.Sleep(time.Second)
+		polls := trips.n.Load()
+		if polls < 4 || polls > 16 {
+			t.Errorf("%d round trips in a second", polls)
+		}
+		close(finish)
+		<-done
+		if n := trips.n.Load() - polls; n > int64(len(keys))/2 {
+			t.Errorf("%d round trips for the values", n)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		want(t, "events", len(told), len(keys))
+		want(t, "wakes", told[0].Wakes, 1)
+		want(t, "stamp", len(told[0].Stamp), 16)
+		want(t, "loads", o.loads(), "[]")
 	})
 }
 

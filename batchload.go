@@ -22,12 +22,23 @@ type bid[T any] struct {
 	*flight[T]
 	token    string
 	acquired script.Acquired
-	err      error // of the acquire
-	lease    lease // when granted
-	lost     bool  // the lease
+	answered time.Time // when acquired was
+	err      error     // of the acquire
+	lease    lease     // when granted
+	lost     bool      // the lease
+	wait     waiting[T]
 	// Of a load without a lease:
+	node  *node // nil when it is not known
 	down  bool
 	epoch uint64
+}
+
+// isDown reports whether the key's node does not answer.
+func (bid *bid[T]) isDown() bool {
+	if bid.node == nil {
+		return bid.nodes.single.isOpen.Load()
+	}
+	return bid.flight.isDown()
 }
 
 // maxBatch bounds the steps of one pipeline, and pipelineBytes what it carries: each has to be done within RedisTimeout.
@@ -36,100 +47,136 @@ const (
 	pipelineBytes = 1 << 20
 )
 
-// decide ends a flight of a batch, or with nil lets it go on alone.
-func (f *flight[T]) decide(o *outcome[T]) { f.verdict <- o }
+// decide ends a flight, or with nil lets it go on alone.
+func (bid *bid[T]) decide(o *outcome[T]) {
+	bid.wait.tell()
+	bid.waiter.Stop()
+	bid.waiter = nil // a flight that goes on alone has its own
+	bid.verdict <- o
+}
 
-func (b *batch[T]) fail(err error) {
-	for _, f := range b.flights {
-		f.decide(f.failed(err))
+// decideAll ends flights with one error.
+func decideAll[T any](bids []*bid[T], err error) {
+	for _, bid := range bids {
+		bid.wait.err = err
+		bid.decide(bid.failed(err))
 	}
 }
 
-// fill asks for all leases at once and loads what was granted.
+// fill gets the keys of all flights into Redis, or out of it.
 func (b *batch[T]) fill() {
-	lead := b.flights[0] // all are nested, or none is
-	for _, f := range b.flights {
-		f.waiter = f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
+	names := make([]string, len(b.flights))
+	for i, f := range b.flights {
+		names[i] = f.names.Value
 	}
-	if !lead.tryEnter() {
+	waiters, woken := b.bus.RegisterAll(names) // before the acquire, so that no wake is missed after it
+	bids := make([]*bid[T], len(b.flights))
+	for i, f := range b.flights {
+		f.waiter = waiters[i]
+		bids[i] = &bid[T]{flight: f, token: newToken(), wait: waiting[T]{flight: f}}
+	}
+	if lead := bids[0]; !lead.tryEnter() { // all are nested, or none is
 		var queued time.Duration
 		if err := lead.enter(&queued); err != nil {
-			b.fail(err)
+			decideAll(bids, err)
 			return
 		}
 	}
+	if busy := b.bid(bids); len(busy) > 0 {
+		b.wait(busy, woken)
+	}
+}
+
+// bid asks for the leases of flights under one permit, and starts the load of what is granted. It returns those that
+// another process holds.
+func (b *batch[T]) bid(bids []*bid[T]) (busy []*bid[T]) {
+	leave := bids[0].leave
+	names := make([]string, len(bids))
+	for i, bid := range bids {
+		names[i] = bid.names.Value
+	}
+	waiters, changed := b.bus.RegisterAll(names) // for the time of the load: before the acquire too
 	sent := b.seq.Add(1)
-	var load []*bid[T]
-	bids := b.acquire()
+	b.acquire(bids)
 	b.disown(bids)
-	for _, bid := range bids {
-		f, a := bid.flight, bid.acquired
+	var load []*bid[T]
+	for i, bid := range bids {
+		a := bid.acquired
+		if bid.err != nil || a.Status != script.Granted {
+			waiters[i].Stop()
+		}
 		switch {
 		case bid.err != nil:
-			if o := f.unloaded(bid.err); o != nil {
-				f.decide(o)
+			if o := bid.unloaded(bid.err); o != nil {
+				bid.decide(o)
 				continue
 			}
-			bid.down, bid.epoch = f.isDown(), f.memory.now()
+			bid.down, bid.epoch = bid.isDown(), bid.memory.now()
 			load = append(load, bid)
 		case a.Status == script.Granted:
 			load = append(load, bid)
 		case a.Status == script.Hit && a.Inline:
-			if saw := f.judge(a.Value, a.Time/1000); saw.state == fresh || saw.state == stale {
-				f.decide(f.found(saw, false, sent))
+			if saw := bid.judge(a.Value, a.Time/1000); saw.state == fresh || saw.state == stale {
+				bid.decide(bid.found(saw, bid.wait.waited, sent))
 			} else {
-				f.saw = saw
-				f.decide(nil)
+				bid.saw = saw
+				bid.decide(nil)
 			}
 		case a.Status == script.Failed:
-			f.decide(remoteFailure[T](a, sent))
+			o := remoteFailure[T](a, sent)
+			bid.wait.err = o.err
+			bid.decide(o)
+		case a.Status == script.Busy:
+			busy = append(busy, bid)
 		default:
-			if a.Status == script.Busy {
-				f.busy = &a
-			}
-			f.decide(nil)
+			bid.decide(nil)
 		}
 	}
-	if len(load) == 0 {
-		lead.leave()
-		return
+	switch {
+	case len(load) == 0:
+		leave()
+	case !b.work.run(func() {
+		for i, o := range b.loadAll(load, changed, leave) {
+			load[i].decide(o)
+		}
+		for _, w := range waiters {
+			w.Stop() // again, for those that were
+		}
+	}):
+		leave()
+		b.finishAll("release", load, b.releases(load))
+		decideAll(load, ErrClosed)
 	}
-	for i, o := range b.loadAll(load, lead.leave) {
-		load[i].decide(o)
-	}
+	return busy
 }
 
-// acquire asks for the lease of every flight.
-func (b *batch[T]) acquire() []*bid[T] {
-	bids := make([]*bid[T], len(b.flights))
-	for i, f := range b.flights {
-		bids[i] = &bid[T]{flight: f, token: newToken()}
-	}
+// acquire asks for leases, with a pipeline for each node.
+func (b *batch[T]) acquire(bids []*bid[T]) {
 	groups := b.byNode(b.ctx, len(bids), func(i int) string { return bids[i].names.Lease }, func(i int, err error) { bids[i].err = err })
 	each(groups, func(n *node, group []int) {
 		for part := range slices.Chunk(group, maxBatch) {
 			list := make([]*bid[T], len(part))
 			for j, i := range part {
 				list[j] = bids[i]
+				bids[i].node = n
 			}
 			b.acquireFrom(n, list)
 		}
 	})
-	return bids
 }
 
 // acquireFrom asks one node. Requests that it found too late are sent once more, by the time that it told.
 func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 	for try := range 2 {
 		// The call may go on when it was given up, so it has what it needs for itself.
-		asked, seen := bids, make([]*string, len(bids))
+		asked, seen, waited := bids, make([]*string, len(bids)), make([]string, len(bids))
 		for i, bid := range bids {
-			seen[i] = bid.saw.seen()
+			seen[i], waited[i] = bid.saw.seen(), bid.wait.stamp
 		}
 		r, err := step(b.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (acquisitions, error) {
 			calls := make([]script.Call, len(asked))
 			for i, bid := range asked {
-				calls[i] = script.AcquireCall(bid.names, bid.token, b.opts.LeaseTTL, n.clock.after(b.opts.RedisTimeout), seen[i], "")
+				calls[i] = script.AcquireCall(bid.names, bid.token, b.opts.LeaseTTL, n.clock.after(b.opts.RedisTimeout), seen[i], waited[i])
 			}
 			list, errs := script.AcquireMany(ctx, r.(script.Pipeliner), calls)
 			if ctx.Err() != nil {
@@ -140,25 +187,27 @@ func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 			return acquisitions{list, errs}, firstTransport(errs)
 		})
 		var late []*bid[T]
+		noted := false
 		for i, bid := range bids {
 			switch {
 			case r.errs == nil:
 				bid.err = err
 				continue
 			case r.errs[i] != nil:
-				if bid.err = r.errs[i]; err == nil {
+				if bid.err = r.errs[i]; err == nil && !noted {
 					n.note("acquire", bid.err) // a refusal
+					noted = true
 				}
 				continue
 			}
-			bid.err, bid.acquired = nil, r.list[i]
+			bid.err, bid.acquired, bid.answered = nil, r.list[i], time.Now()
 			switch bid.acquired.Status {
 			case script.TooLate:
 				n.clock.correct(bid.acquired.Time)
 				bid.err = timeoutError{b.opts.RedisTimeout}
 				late = append(late, bid)
 			case script.Granted:
-				bid.lease = lease{token: bid.token, stamp: bid.acquired.Stamp, time: bid.acquired.Time, at: time.Now()}
+				bid.lease = lease{token: bid.token, stamp: bid.acquired.Stamp, time: bid.acquired.Time, at: bid.answered}
 			}
 		}
 		if bids = late; len(bids) == 0 || try == 1 {
@@ -205,19 +254,15 @@ func (b *batch[T]) disown(bids []*bid[T]) {
 }
 
 // loadAll loads by one call of the loader and commits. The outcomes are the bids', in their order.
-func (b *batch[T]) loadAll(bids []*bid[T], leave func()) []*outcome[T] {
+func (b *batch[T]) loadAll(bids []*bid[T], changed <-chan struct{}, leave func()) []*outcome[T] {
 	start := b.seq.Add(1)
-	var names []string
 	for _, bid := range bids {
 		if bid.err == nil {
 			bid.start.Store(start)
-			names = append(names, bid.names.Value)
 		}
 	}
-	wakes := b.bus.RegisterAll(names)
-	defer wakes.Stop()
 	ctx, landed := b.begin(bids, leave)
-	l := hold(b.core, ctx, landed, wakes.C, func() script.Status { return b.renew(bids) })
+	l := hold(b.core, ctx, landed, changed, func() script.Status { return b.renew(bids) })
 	outcomes := make([]*outcome[T], len(bids))
 	var leased []*bid[T]
 	var endings []*ending[T]
@@ -233,7 +278,7 @@ func (b *batch[T]) loadAll(bids []*bid[T], leave func()) []*outcome[T] {
 			outcomes[i] = &outcome[T]{err: b.notFound, validAt: start}
 		default:
 			outcomes[i] = &outcome[T]{validAt: start}
-			bid.keep(outcomes[i], r, bid.down, bid.epoch, bid.err)
+			bid.keep(outcomes[i], r, bid.down && bid.isDown(), bid.epoch, bid.err)
 		}
 	}
 	for i, r := range b.finishAll("commit", leased, calls) {

@@ -87,7 +87,7 @@ func hold[T, R any](c *core[T], ctx context.Context, landed <-chan landing[R], w
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	renewed := make(chan script.Status, 1)
-	renewing, lost := false, false
+	renewing, again, lost := false, false, false
 	// No renewal may be sent after the commit.
 	defer func() {
 		if renewing {
@@ -101,7 +101,9 @@ func hold[T, R any](c *core[T], ctx context.Context, landed <-chan landing[R], w
 		case <-ctx.Done():
 			return cut(ctx, landed, begun)
 		case <-wakes:
-			timer.Reset(0)
+			if again = renewing; !renewing { // a renewal that is out may have come before what the message tells
+				timer.Reset(0)
+			}
 		case <-timer.C:
 			if !renewing && !lost {
 				renewing = c.calls.run(func() { renewed <- renew() })
@@ -110,7 +112,10 @@ func hold[T, R any](c *core[T], ctx context.Context, landed <-chan landing[R], w
 			renewing = false
 			switch status {
 			case script.Held:
-				timer.Reset(every)
+				if timer.Reset(every); again {
+					timer.Reset(0)
+				}
+				again = false
 			case script.Lost:
 				lost = true // and never taken again
 			default:

@@ -56,7 +56,7 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 		o.err = f.notFound
 		return o
 	}
-	f.keep(o, r, down, epoch, cause)
+	f.keep(o, r, down && f.isDown(), epoch, cause)
 	return o
 }
 
@@ -92,7 +92,6 @@ func (f *flight[T]) keep(o *outcome[T], r loaded[T], down bool, epoch uint64, ca
 	// Who arrived after the load began does not have its outcome: another process may still reach Redis, and may have had
 	// a write acknowledged meanwhile. Such a caller goes round, and meets what is remembered: nothing while the server is
 	// full, for then it refuses leases and acknowledges invalidations.
-	down = down && f.isDown()
 	if lasts > 0 && (down || !isTransport(cause) && !redis.IsOOMError(cause)) {
 		now := time.Now()
 		f.memory.remember(f.key, epoch, remembered[T]{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})

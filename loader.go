@@ -45,7 +45,6 @@ type flight[T any] struct {
 
 	waiter  *bus.Waiter
 	verdict chan *outcome[T] // of a flight in a batch: receives its outcome, or nil when it goes on alone
-	busy    *script.Acquired // then: what holds it up, if that is known
 }
 
 // outcome is how a flight ended.
@@ -88,11 +87,14 @@ func (c *core[T]) newFlight(caller context.Context, key string, policy Policy, l
 // await waits for a flight, for a caller with its number.
 func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan singleflight.Result, mine bool) (joined[T], error) {
 	lost := f.lost
+	take := func(r singleflight.Result) (joined[T], error) {
+		o := r.Val.(*outcome[T])
+		return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
+	}
 	for {
 		select {
 		case r := <-landed:
-			o := r.Val.(*outcome[T])
-			return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
+			return take(r)
 		case <-lost:
 			// Something newer has happened to the key. Who arrived after the load began starts anew at once. The others
 			// may have its result: else nobody would get a value under frequent invalidations.
@@ -101,7 +103,12 @@ func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan sing
 			}
 			lost = nil
 		case <-ctx.Done():
-			return joined[T]{}, contextError(ctx)
+			select {
+			case r := <-landed: // before
+				return take(r)
+			default:
+				return joined[T]{}, contextError(ctx)
+			}
 		}
 	}
 }
@@ -141,9 +148,6 @@ func (f *flight[T]) run() *outcome[T] {
 	defer f.stats.flights.Add(-1)
 	if f.verdict != nil {
 		if o := <-f.verdict; o != nil {
-			if f.waiter != nil {
-				f.waiter.Stop()
-			}
 			return o
 		}
 	}
@@ -162,18 +166,11 @@ func (f *flight[T]) lose() {
 // fill gets a value into Redis, or out of it: by this process when it is granted the lease, else by the one that holds it.
 func (f *flight[T]) fill() *outcome[T] {
 	token := newToken()
-	if f.waiter == nil {
-		f.waiter = f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
-	}
+	f.waiter = f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
 	defer f.waiter.Stop()
 	f.wakes = f.waiter.C
 	wait := waiting[T]{flight: f, waiter: f.waiter}
 	defer wait.tell()
-	if f.busy != nil {
-		if wait.err = wait.pause(*f.busy); wait.err != nil {
-			return f.failed(wait.err)
-		}
-	}
 	var queued time.Duration
 	for unusable := 0; ; {
 		if !f.tryEnter() {

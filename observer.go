@@ -66,8 +66,8 @@ type RedisEvent struct {
 
 // GuardEvent tells of one question to the Guard that it did not answer.
 type GuardEvent struct {
-	Keys []string // it is shared: do not change it
-	Err  error    // its own, a *PanicError, or a time-out
+	Keys []string
+	Err  error // its own, a *PanicError, or a time-out
 }
 
 // LockEvent tells of one step in the life of a lock.

@@ -1,6 +1,7 @@
 package stockade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -131,7 +132,11 @@ func (b *batch[T]) refresh(events []RefreshEvent) {
 	pauses := make([]time.Duration, len(b.flights)) // until the next refresh of a key may begin
 	var load []*bid[T]
 	var which []int
-	bids := b.acquire()
+	bids := make([]*bid[T], len(b.flights))
+	for i, f := range b.flights {
+		bids[i] = &bid[T]{flight: f, token: newToken()}
+	}
+	b.acquire(bids)
 	b.disown(bids)
 	for i, bid := range bids {
 		switch {
@@ -152,7 +157,7 @@ func (b *batch[T]) refresh(events []RefreshEvent) {
 		leave()
 	} else {
 		b.stats.refreshes.Add(1)
-		for j, o := range b.loadAll(load, leave) {
+		for j, o := range b.loadAll(load, nil, leave) {
 			events[which[j]].Err, pauses[which[j]] = o.refreshed(b.opts.FailureBackoff)
 		}
 	}
@@ -165,7 +170,7 @@ func (b *batch[T]) refresh(events []RefreshEvent) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(x, y int) int { return int(pauses[x] - pauses[y]) })
+	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(pauses[x], pauses[y]) })
 	begun := time.Now()
 	for _, i := range order {
 		b.sleepUntil(begun.Add(pauses[i]))

@@ -53,6 +53,7 @@ type Waiter struct {
 	// C receives when there is a message, and when the subscription has come up, since one may have been lost before.
 	C    <-chan struct{}
 	c    chan struct{} // of capacity one: signals that nobody has read yet are one signal
+	all  chan struct{} // the same for all that were registered together; nil when alone
 	bus  *Bus
 	name string
 }
@@ -74,31 +75,18 @@ func (b *Bus) Register(name string) *Waiter {
 	return w
 }
 
-// RegisterAll is Register for several names, about which one channel tells.
-func (b *Bus) RegisterAll(names []string) *Group {
-	c := make(chan struct{}, 1)
-	g := &Group{C: c}
+// RegisterAll registers a waiter for each name. any receives when one of them does.
+func (b *Bus) RegisterAll(names []string) (waiters []*Waiter, any <-chan struct{}) {
+	all := make(chan struct{}, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
-		w := &Waiter{C: c, c: c, bus: b, name: name}
+		c := make(chan struct{}, 1)
+		w := &Waiter{C: c, c: c, all: all, bus: b, name: name}
 		b.waiters[name] = append(b.waiters[name], w)
-		g.waiters = append(g.waiters, w)
+		waiters = append(waiters, w)
 	}
-	return g
-}
-
-// Group waits for messages about any of several names.
-type Group struct {
-	C       <-chan struct{} // as of a Waiter
-	waiters []*Waiter
-}
-
-// Stop unregisters the group.
-func (g *Group) Stop() {
-	for _, w := range g.waiters {
-		w.Stop()
-	}
+	return waiters, all
 }
 
 // Start begins the subscription, the first time.
@@ -132,9 +120,11 @@ func (w *Waiter) Stop() {
 }
 
 func (w *Waiter) signal() {
-	select {
-	case w.c <- struct{}{}:
-	default:
+	for _, c := range [...]chan struct{}{w.c, w.all} { // in this order: who reads the second finds the first
+		select {
+		case c <- struct{}{}:
+		default: // it is full, or nil
+		}
 	}
 }
 
