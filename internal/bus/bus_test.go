@@ -95,6 +95,25 @@ func TestMessageWakesTheWaitersOfItsName(t *testing.T) {
 	})
 }
 
+func TestWaitersRegisteredTogetherShareASignal(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Server) {
+		rdb := s.Client(t)
+		b := newBus(t, rdb)
+		b.Start()
+		becomesLive(t, b)
+		list, some := b.RegisterAll([]string{"a", "b", "c"})
+		list[2].Stop()
+		for _, name := range []string{"c", "b"} { // in this order, so that c's would have come
+			publish(t, rdb, "w"+name)
+		}
+		wakes(t, &Waiter{C: some, name: "any"})
+		wakes(t, list[1])
+		sleepsOn(t, list[0])
+		sleepsOn(t, list[2])
+		sleepsOn(t, &Waiter{C: some, name: "any"})
+	})
+}
+
 func TestSignalsNobodyReadAreOne(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		rdb := s.Client(t)
