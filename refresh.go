@@ -60,7 +60,7 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 		event.Skipped = false
 		f.stats.refreshes.Add(1)
 		o := f.loadLeased(lease{token: token, stamp: a.Stamp, time: a.Time, at: time.Now()})
-		event.Err, pause = o.refreshed(f.opts.FailureBackoff)
+		pause, event.Err = o.refreshed(f.opts.FailureBackoff)
 	case a.Status == script.Hit:
 		f.leave()
 		pause = firstPoll
@@ -82,14 +82,14 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 }
 
 // refreshed is what a refresh says of its load, and how long the next must wait.
-func (o *outcome[T]) refreshed(backoff time.Duration) (err error, pause time.Duration) {
+func (o *outcome[T]) refreshed(backoff time.Duration) (pause time.Duration, err error) {
 	if !errors.Is(o.err, ErrNotFound) {
 		err = o.err
 	}
 	if o.private || o.entry.NoStore {
 		pause = backoff // nothing came of it, and Redis knows of no failure: the value stays as stale as it is
 	}
-	return err, pause
+	return pause, err
 }
 
 func (c *core[T]) tellRefresh(e RefreshEvent) {
@@ -158,7 +158,7 @@ func (b *batch[T]) refresh(events []RefreshEvent) {
 	} else {
 		b.stats.refreshes.Add(1)
 		for j, o := range b.loadAll(load, nil, leave) {
-			events[which[j]].Err, pauses[which[j]] = o.refreshed(b.opts.FailureBackoff)
+			pauses[which[j]], events[which[j]].Err = o.refreshed(b.opts.FailureBackoff)
 		}
 	}
 	b.background.Release(1)
