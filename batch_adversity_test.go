@@ -366,7 +366,7 @@ func (h *slowReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 // I1, with Get, GetMany and Invalidate at random.
 func TestBatchesAmidInvalidations(t *testing.T) {
-	for seed := range 10 {
+	for seed := range 5 {
 		inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
 			var rmu sync.Mutex
