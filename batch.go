@@ -3,7 +3,6 @@ package stockade
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -103,7 +102,7 @@ func isAbsent(err error) bool {
 // round is the path of a read, once, as in fetch. It returns the keys that have to go round again.
 func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (again []string) {
 	missing := make([]miss[T], 0, len(keys))
-	toLook := keys[:0:0]
+	var toLook []string
 	for _, key := range keys {
 		if r.filling.has(key) {
 			missing = append(missing, miss[T]{key: key})
@@ -114,8 +113,7 @@ func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (ag
 	var old []miss[T] // to be refreshed
 	for i, l := range r.lookMany(ctx, toLook) {
 		key, saw := toLook[i], l.sight
-		switch {
-		case l.err != nil:
+		if l.err != nil {
 			if err := ended(ctx, l.err); err != nil {
 				r.errs[key] = err
 			} else if e, err, ok := r.memory.recall(key); ok {
@@ -123,21 +121,17 @@ func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (ag
 			} else {
 				missing = append(missing, miss[T]{key: key})
 			}
-		case saw.state == fresh && saw.kind == kindAbsent:
-			r.stats.absent.Add(1)
-		case saw.state == fresh:
-			r.stats.hits.Add(1)
-			if elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, r.policy.EarlyRefresh, rand.Float64()) {
-				old = append(old, miss[T]{key, saw})
-			}
-			r.put(key, r.entry(saw.stored, Hit, saw.now), nil)
-		case saw.state == stale:
-			r.stats.stale.Add(1)
-			old = append(old, miss[T]{key, saw})
-			r.put(key, r.entry(saw.stored, Stale, saw.now), nil)
-		default:
-			missing = append(missing, miss[T]{key, saw})
+			continue
 		}
+		e, renew, found, err := r.serve(saw)
+		if !found {
+			missing = append(missing, miss[T]{key, saw})
+			continue
+		}
+		if renew {
+			old = append(old, miss[T]{key, saw})
+		}
+		r.put(key, e, err)
 	}
 	r.refreshMany(ctx, r.policy, r.load, old)
 	if len(missing) == 0 {

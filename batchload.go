@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
 )
 
@@ -20,6 +21,7 @@ type batch[T any] struct {
 // bid is one flight's part in a batch.
 type bid[T any] struct {
 	*flight[T]
+	waiter   *bus.Waiter
 	token    string
 	acquired script.Acquired
 	answered time.Time // when acquired was
@@ -51,7 +53,6 @@ const (
 func (bid *bid[T]) decide(o *outcome[T]) {
 	bid.wait.tell()
 	bid.waiter.Stop()
-	bid.waiter = nil // a flight that goes on alone has its own
 	bid.verdict <- o
 }
 
@@ -72,8 +73,7 @@ func (b *batch[T]) fill() {
 	waiters, woken := b.bus.RegisterAll(names) // before the acquire, so that no wake is missed after it
 	bids := make([]*bid[T], len(b.flights))
 	for i, f := range b.flights {
-		f.waiter = waiters[i]
-		bids[i] = &bid[T]{flight: f, token: newToken(), wait: waiting[T]{flight: f}}
+		bids[i] = &bid[T]{flight: f, waiter: waiters[i], token: newToken(), wait: waiting[T]{flight: f}}
 	}
 	if lead := bids[0]; !lead.tryEnter() { // all are nested, or none is
 		var queued time.Duration
@@ -91,20 +91,13 @@ func (b *batch[T]) fill() {
 // another process holds.
 func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 	leave := bids[0].leave
-	names := make([]string, len(bids))
-	for i, bid := range bids {
-		names[i] = bid.names.Value
-	}
-	waiters, changed := b.bus.RegisterAll(names) // for the time of the load: before the acquire too
 	sent := b.seq.Add(1)
 	b.acquire(bids)
 	b.disown(bids)
 	var load []*bid[T]
-	for i, bid := range bids {
+	var waiters []*bus.Waiter // of what is loaded: a message about it is for its holder
+	for _, bid := range bids {
 		a := bid.acquired
-		if bid.err != nil || a.Status != script.Granted {
-			waiters[i].Stop()
-		}
 		switch {
 		case bid.err != nil:
 			if o := bid.unloaded(bid.err); o != nil {
@@ -114,7 +107,7 @@ func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 			bid.down, bid.epoch = bid.isDown(), bid.memory.now()
 			load = append(load, bid)
 		case a.Status == script.Granted:
-			load = append(load, bid)
+			load, waiters = append(load, bid), append(waiters, bid.waiter)
 		case a.Status == script.Hit && a.Inline:
 			if saw := bid.judge(a.Value, a.Time/1000); saw.state == fresh || saw.state == stale {
 				bid.decide(bid.found(saw, bid.wait.waited, sent))
@@ -132,15 +125,13 @@ func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 			bid.decide(nil)
 		}
 	}
+	changed := b.bus.Regroup(waiters)
 	switch {
 	case len(load) == 0:
 		leave()
 	case !b.work.run(func() {
 		for i, o := range b.loadAll(load, changed, leave) {
 			load[i].decide(o)
-		}
-		for _, w := range waiters {
-			w.Stop() // again, for those that were
 		}
 	}):
 		leave()
@@ -152,7 +143,7 @@ func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 
 // acquire asks for leases, with a pipeline for each node.
 func (b *batch[T]) acquire(bids []*bid[T]) {
-	groups := b.byNode(b.ctx, len(bids), func(i int) string { return bids[i].names.Lease }, func(i int, err error) { bids[i].err = err })
+	groups := b.byNode(b.ctx, len(bids), func(i int) string { return bids[i].names.Lease }, func(i int, err error) { bids[i].node, bids[i].err = nil, err })
 	each(groups, func(n *node, group []int) {
 		for part := range slices.Chunk(group, maxBatch) {
 			list := make([]*bid[T], len(part))
@@ -173,34 +164,25 @@ func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 		for i, bid := range bids {
 			seen[i], waited[i] = bid.saw.seen(), bid.wait.stamp
 		}
-		r, err := step(b.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (acquisitions, error) {
+		list, errs := stepMany(b.ctx, n, "acquire", len(bids), func(ctx context.Context, p script.Pipeliner) ([]script.Acquired, []error) {
 			calls := make([]script.Call, len(asked))
 			for i, bid := range asked {
 				calls[i] = script.AcquireCall(bid.names, bid.token, b.opts.LeaseTTL, n.clock.after(b.opts.RedisTimeout), seen[i], waited[i])
 			}
-			list, errs := script.AcquireMany(ctx, r.(script.Pipeliner), calls)
+			list, errs := script.AcquireMany(ctx, p, calls)
 			if ctx.Err() != nil {
 				// Too late: nobody waits for the answer any more.
-				_, _ = script.DoMany(context.WithoutCancel(ctx), r.(script.Pipeliner), b.releases(asked))
-				return acquisitions{}, context.Cause(ctx)
+				_, _ = script.DoMany(context.WithoutCancel(ctx), p, b.releases(asked))
+				return list, slices.Repeat([]error{context.Cause(ctx)}, len(asked))
 			}
-			return acquisitions{list, errs}, firstTransport(errs)
+			return list, errs
 		})
 		var late []*bid[T]
-		noted := false
 		for i, bid := range bids {
-			switch {
-			case r.errs == nil:
-				bid.err = err
-				continue
-			case r.errs[i] != nil:
-				if bid.err = r.errs[i]; err == nil && !noted {
-					n.note("acquire", bid.err) // a refusal
-					noted = true
-				}
+			if bid.err = errs[i]; bid.err != nil {
 				continue
 			}
-			bid.err, bid.acquired, bid.answered = nil, r.list[i], time.Now()
+			bid.acquired, bid.answered = list[i], time.Now()
 			switch bid.acquired.Status {
 			case script.TooLate:
 				n.clock.correct(bid.acquired.Time)
@@ -214,22 +196,6 @@ func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 			return
 		}
 	}
-}
-
-// acquisitions are the answers to the acquires of one pipeline.
-type acquisitions struct {
-	list []script.Acquired
-	errs []error
-}
-
-// ServerTime returns the time of any of them.
-func (a acquisitions) ServerTime() int64 {
-	for i := range a.list {
-		if a.errs[i] == nil {
-			return a.list[i].Time
-		}
-	}
-	return 0
 }
 
 func (b *batch[T]) releases(bids []*bid[T]) []script.Call {
@@ -379,18 +345,12 @@ func (b *batch[T]) finishAll(op string, bids []*bid[T], calls []script.Call) []f
 				part[j] = calls[i]
 			}
 			number := b.seq.Add(1)
-			r, err := step(ctx, n, op, func(ctx context.Context, r script.Runner) (results, error) {
-				list, errs := script.DoMany(ctx, r.(script.Pipeliner), part)
-				return results{list, errs}, firstTransport(errs)
+			results, errs := stepMany(ctx, n, op, count, func(ctx context.Context, p script.Pipeliner) ([]script.Result, []error) {
+				return script.DoMany(ctx, p, part)
 			})
 			for j, i := range group[:count] {
-				list[i] = finished{unanswered, number}
-				switch {
-				case r.errs == nil:
-				case r.errs[j] == nil:
-					list[i].status = r.list[j].Status
-				case err == nil:
-					n.note(op, r.errs[j]) // a refusal
+				if list[i] = (finished{results[j].Status, number}); errs[j] != nil {
+					list[i].status = unanswered
 				}
 			}
 			group = group[count:]

@@ -197,8 +197,7 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 		if !c.filling.has(key) {
 			var err error
 			saw, err = c.look(ctx, key, true)
-			switch {
-			case err != nil:
+			if err != nil {
 				if err := ended(ctx, err); err != nil {
 					return Entry[T]{}, err
 				}
@@ -206,19 +205,11 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 				if e, err, ok := c.memory.recall(key); ok {
 					return c.share(e), err
 				}
-			case saw.state == fresh && saw.kind == kindAbsent:
-				c.stats.absent.Add(1)
-				return Entry[T]{}, c.notFound
-			case saw.state == fresh:
-				c.stats.hits.Add(1)
-				if elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, c.policy.EarlyRefresh, rand.Float64()) {
-					c.refresh(ctx, key, c.policy, load, saw, true)
+			} else if e, renew, found, err := c.serve(saw); found {
+				if renew {
+					c.refresh(ctx, key, c.policy, load, saw)
 				}
-				return c.entry(saw.stored, Hit, saw.now), nil
-			case saw.state == stale:
-				c.stats.stale.Add(1)
-				c.refresh(ctx, key, c.policy, load, saw, false)
-				return c.entry(saw.stored, Stale, saw.now), nil
+				return e, err
 			}
 		}
 		if round == 0 {
@@ -236,6 +227,23 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 		}
 		last = asLoadError(flight.err)
 	}
+}
+
+// serve says what a reader gets of what is stored, and whether that is to be refreshed; found is false when it is missing.
+func (c *Cache[T]) serve(saw sight[T]) (e Entry[T], renew, found bool, err error) {
+	switch {
+	case saw.state == fresh && saw.kind == kindAbsent:
+		c.stats.absent.Add(1)
+		return Entry[T]{}, false, true, c.notFound
+	case saw.state == fresh:
+		c.stats.hits.Add(1)
+		renew = elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, c.policy.EarlyRefresh, rand.Float64())
+		return c.entry(saw.stored, Hit, saw.now), renew, true, nil
+	case saw.state == stale:
+		c.stats.stale.Add(1)
+		return c.entry(saw.stored, Stale, saw.now), true, true, nil
+	}
+	return Entry[T]{}, false, false, nil
 }
 
 // Lookup returns what is stored and never loads: a fresh or stale entry, [ErrNotFound] for a key that is known not to

@@ -76,12 +76,7 @@ func TestCluster(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		loads := map[string]int{}
-		for _, keys := range o.asked {
-			for _, key := range keys {
-				loads[key]++
-			}
-		}
+		loads := o.perKey()
 		for _, key := range all {
 			if n := loads[key]; n != 1 {
 				t.Errorf("%.20q: %d loads", key, n)

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
 )
 
@@ -43,7 +42,6 @@ type flight[T any] struct {
 	lost  chan struct{}   // closed when the lease is known to be lost
 	wakes <-chan struct{} // messages about the key; nil for a refresh
 
-	waiter  *bus.Waiter
 	verdict chan *outcome[T] // of a flight in a batch: receives its outcome, or nil when it goes on alone
 }
 
@@ -166,10 +164,10 @@ func (f *flight[T]) lose() {
 // fill gets a value into Redis, or out of it: by this process when it is granted the lease, else by the one that holds it.
 func (f *flight[T]) fill() *outcome[T] {
 	token := newToken()
-	f.waiter = f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
-	defer f.waiter.Stop()
-	f.wakes = f.waiter.C
-	wait := waiting[T]{flight: f, waiter: f.waiter}
+	waiter := f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
+	defer waiter.Stop()
+	f.wakes = waiter.C
+	wait := waiting[T]{flight: f, waiter: waiter}
 	defer wait.tell()
 	var queued time.Duration
 	for unusable := 0; ; {

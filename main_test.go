@@ -65,3 +65,33 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
+
+// around is a hook that does something before and after what a client sends. Either may be nil.
+type around struct {
+	before, after func(cmds []redis.Cmder, err error)
+}
+
+func (h around) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h.do([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (h around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h.do(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (h around) do(cmds []redis.Cmder, send func() error) error {
+	if h.before != nil {
+		h.before(cmds, nil)
+	}
+	err := send()
+	if h.after != nil {
+		h.after(cmds, err)
+	}
+	return err
+}

@@ -3,6 +3,7 @@ package stockade
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -206,6 +207,49 @@ func (n *node) ping() {
 
 // clocked is a reply that carries the server's time.
 type clocked interface{ ServerTime() int64 }
+
+// answers are those to many calls of one pipeline, in their order.
+type answers[R clocked] struct {
+	list []R
+	errs []error
+}
+
+// ServerTime returns the time of any of them; zero when all were refused.
+func (a answers[R]) ServerTime() int64 {
+	for i := range a.list {
+		if a.errs[i] == nil {
+			return a.list[i].ServerTime()
+		}
+	}
+	return 0
+}
+
+// firstTransport returns an error that says that the server did not answer.
+func firstTransport(errs []error) error {
+	for _, err := range errs {
+		if err != nil && isTransport(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepMany runs a pipeline of count calls on a node, as step runs one. The errors are the calls', in their order.
+func stepMany[R clocked](ctx context.Context, n *node, op string, count int, run func(context.Context, script.Pipeliner) ([]R, []error)) ([]R, []error) {
+	a, err := step(ctx, n, op, func(ctx context.Context, r script.Runner) (answers[R], error) {
+		list, errs := run(ctx, r.(script.Pipeliner))
+		return answers[R]{list, errs}, firstTransport(errs)
+	})
+	if a.errs == nil {
+		return make([]R, count), slices.Repeat([]error{err}, count)
+	}
+	if err == nil {
+		if i := slices.IndexFunc(a.errs, func(err error) bool { return err != nil }); i >= 0 {
+			n.note(op, a.errs[i]) // a refusal: of the round trip, so that one is enough
+		}
+	}
+	return a.list, a.errs
+}
 
 // unbroken makes a call again while the connections that it meets have failed: all that were idle may have been closed
 // at once. A client without retries does not do so by itself, and one with TLS notices a closed connection only when it

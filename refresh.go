@@ -11,7 +11,7 @@ import (
 )
 
 // refresh renews a value in the background, unless that is happening already or too much else is.
-func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load source[T], saw sight[T], early bool) {
+func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load source[T], saw sight[T]) {
 	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
 		return
 	}
@@ -19,7 +19,7 @@ func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load s
 	if !c.refreshing.add(key, f) {
 		return
 	}
-	event := RefreshEvent{Key: key, Early: early, Skipped: true}
+	event := RefreshEvent{Key: key, Early: saw.state == fresh, Skipped: true}
 	if !c.inBackground(func() { f.refresh(event) }) {
 		c.refreshing.remove(key, f)
 		c.tellRefresh(event)

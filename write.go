@@ -3,7 +3,6 @@ package stockade
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -121,45 +120,26 @@ func (c *Cache[T]) change(ctx context.Context, op string, call func(script.Keys,
 		return err
 	}
 	defer c.outdate(keys...)
-	failed := map[string]error{}
-	groups := map[*node][]string{}
-	for _, key := range keys {
-		n, err := c.nodes.of(ctx, keyName(c.opts.Prefix, 'v', key))
-		if err != nil {
-			failed[key] = callError(ctx, err)
-			continue
+	errs := make([]error, len(keys))
+	groups := c.byNode(ctx, len(keys), func(i int) string { return keyName(c.opts.Prefix, 'v', keys[i]) }, func(i int, err error) { errs[i] = err })
+	each(groups, func(n *node, group []int) {
+		calls := make([]script.Call, len(group))
+		for j, i := range group {
+			calls[j] = call(c.names(keys[i]), c.channel)
 		}
-		groups[n] = append(groups[n], key)
-	}
-	// A frozen node must not hold up the others.
-	var mu sync.Mutex // guards failed
-	var wg sync.WaitGroup
-	for n, group := range groups {
-		wg.Go(func() {
-			calls := make([]script.Call, len(group))
-			for i, key := range group {
-				calls[i] = call(c.names(key), c.channel)
-			}
-			r, err := step(ctx, n, op, func(ctx context.Context, r script.Runner) (results, error) {
-				list, errs := script.DoMany(ctx, r.(script.Pipeliner), calls)
-				return results{list, errs}, firstTransport(errs)
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			for i, key := range group {
-				switch {
-				case err != nil && r.errs == nil:
-					failed[key] = callError(ctx, err)
-				case r.errs[i] != nil:
-					failed[key] = callError(ctx, r.errs[i])
-					if err == nil {
-						n.note(op, r.errs[i]) // a refusal
-					}
-				}
-			}
+		_, failed := stepMany(ctx, n, op, len(calls), func(ctx context.Context, p script.Pipeliner) ([]script.Result, []error) {
+			return script.DoMany(ctx, p, calls)
 		})
+		for j, i := range group {
+			errs[i] = failed[j]
+		}
+	})
+	failed := map[string]error{}
+	for i, err := range errs {
+		if err != nil {
+			failed[keys[i]] = callError(ctx, err)
+		}
 	}
-	wg.Wait()
 	switch {
 	case len(failed) == 0:
 		return nil
@@ -167,32 +147,6 @@ func (c *Cache[T]) change(ctx context.Context, op string, call func(script.Keys,
 		return failed[keys[0]]
 	}
 	return &KeysError{Errs: failed}
-}
-
-// results are those of a step for many keys.
-type results struct {
-	list []script.Result
-	errs []error
-}
-
-// ServerTime returns the time of any of them.
-func (r results) ServerTime() int64 {
-	for i := range r.list {
-		if r.errs[i] == nil {
-			return r.list[i].Time
-		}
-	}
-	return 0
-}
-
-// firstTransport returns an error that says that the server did not answer.
-func firstTransport(errs []error) error {
-	for _, err := range errs {
-		if err != nil && isTransport(err) {
-			return err
-		}
-	}
-	return nil
 }
 
 // outdate makes this process forget what it holds of keys that were written.

@@ -53,7 +53,7 @@ type Waiter struct {
 	// C receives when there is a message, and when the subscription has come up, since one may have been lost before.
 	C    <-chan struct{}
 	c    chan struct{} // of capacity one: signals that nobody has read yet are one signal
-	all  chan struct{} // the same for all that were registered together; nil when alone
+	all  chan struct{} // guarded by bus.mu: shared with those that were registered together; nil when alone
 	bus  *Bus
 	name string
 }
@@ -89,6 +89,21 @@ func (b *Bus) RegisterAll(names []string) (waiters []*Waiter, any <-chan struct{
 	return waiters, all
 }
 
+// Regroup gives waiters a channel of their own in place of the one that they share with others. It has a signal if one of
+// them has.
+func (b *Bus) Regroup(waiters []*Waiter) (any <-chan struct{}) {
+	all := make(chan struct{}, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range waiters {
+		w.all = all
+		if len(w.c) > 0 {
+			w.signal()
+		}
+	}
+	return all
+}
+
 // Start begins the subscription, the first time.
 func (b *Bus) Start() {
 	b.mu.Lock()
@@ -119,6 +134,7 @@ func (w *Waiter) Stop() {
 	}
 }
 
+// signal is called with bus.mu.
 func (w *Waiter) signal() {
 	for _, c := range [...]chan struct{}{w.c, w.all} { // in this order: who reads the second finds the first
 		select {

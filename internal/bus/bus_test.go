@@ -111,6 +111,17 @@ func TestWaitersRegisteredTogetherShareASignal(t *testing.T) {
 		sleepsOn(t, list[0])
 		sleepsOn(t, list[2])
 		sleepsOn(t, &Waiter{C: some, name: "any"})
+
+		publish(t, rdb, "wb")
+		wakes(t, &Waiter{C: some, name: "any"})
+		others := b.Regroup(list[1:2]) // its signal is not read yet
+		wakes(t, &Waiter{C: others, name: "any other"})
+		publish(t, rdb, "wa")
+		wakes(t, &Waiter{C: some, name: "any"})
+		sleepsOn(t, &Waiter{C: others, name: "any other"})
+		publish(t, rdb, "wb")
+		wakes(t, &Waiter{C: others, name: "any other"})
+		sleepsOn(t, &Waiter{C: some, name: "any"})
 	})
 }
 
