@@ -114,7 +114,8 @@ func TestGetManyLosesAReply(t *testing.T) {
 // A batch of which nobody knows whether it was granted leaves no leases, and neither does one that was granted too late.
 func TestABatchLeavesNoLeases(t *testing.T) {
 	for name, fault := range map[string]func(*redistest.Faults){
-		"lost": func(f *redistest.Faults) { f.LoseReply(1, runs("acquire")) },
+		"lost":       func(f *redistest.Faults) { f.LoseReply(1, runs("acquire")) },
+		"unanswered": func(f *redistest.Faults) { f.LoseReply(32, runs("acquire")) }, // as often as it is tried
 		"late": func(f *redistest.Faults) {
 			reached, release := f.Block(runs("acquire"))
 			go func() { <-reached; time.Sleep(2 * defaultRedisTimeout); release() }()
@@ -125,6 +126,8 @@ func TestABatchLeavesNoLeases(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 				rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 				c := open[string](t, rdb, func(o *Options) { o.LeaseTTL = time.Hour })
+				var warm table
+				_, _ = c.GetMany(t.Context(), []string{"warm"}, warm.load) // else the server does not know the scripts
 				faults := redistest.NewFaults(t)
 				rdb.AddHook(faults)
 				fault(faults)

@@ -3,9 +3,12 @@ package stockade
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
 )
@@ -93,11 +96,14 @@ func TestABatchPolls(t *testing.T) {
 		}()
 		synctest.Wait()
 		trips := countRoundTrips(rdb)
+		var longest atomic.Int64 // pipeline
+		rdb.AddHook(around{before: func(cmds []redis.Cmder, _ error) { longest.Store(max(longest.Load(), int64(len(cmds)))) }})
 		time.Sleep(time.Second)
 		polls := trips.Load()
 		if polls < 4 || polls > 16 {
 			t.Errorf("%d round trips in a second", polls)
 		}
+		want(t, "keys of a poll", longest.Load(), int64(len(keys)))
 		close(finish)
 		<-done
 		if n := trips.Load() - polls; n > int64(len(keys))/2 {
