@@ -103,20 +103,26 @@ func isAbsent(err error) bool {
 func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (again []string) {
 	missing := make([]miss[T], 0, len(keys))
 	var toLook []string
+	var old []miss[T] // to be refreshed
 	for _, key := range keys {
-		if r.filling.has(key) {
+		if held, now := r.local.get(key); held != nil {
+			e, renew, err := held.serve(r.Cache, now)
+			if renew {
+				old = append(old, miss[T]{key, held.sight(now)})
+			}
+			r.put(key, e, err)
+		} else if r.filling.has(key) {
 			missing = append(missing, miss[T]{key: key})
 		} else {
 			toLook = append(toLook, key)
 		}
 	}
-	var old []miss[T] // to be refreshed
 	for i, l := range r.lookMany(ctx, toLook) {
 		key, saw := toLook[i], l.sight
 		if l.err != nil {
 			if err := ended(ctx, l.err); err != nil {
 				r.errs[key] = err
-			} else if e, err, ok := r.memory.recall(key); ok {
+			} else if e, err, ok := r.recall(key); ok {
 				r.put(key, r.share(e), err)
 			} else {
 				missing = append(missing, miss[T]{key: key})
@@ -214,16 +220,13 @@ func (c *core[T]) lookMany(ctx context.Context, keys []string) []looked[T] {
 		for j, i := range group {
 			asked[j] = names[i]
 		}
+		number := c.asks()
 		replies := n.getMany(ctx, asked)
 		for j, i := range group {
 			if list[i].err = replies[j].err; list[i].err != nil || !replies[j].found {
 				continue
 			}
-			if now, known := n.clock.now(); known {
-				list[i].sight = c.judge(replies[j].value, now/1000)
-			} else {
-				list[i].err = errNoTime
-			}
+			list[i].sight, list[i].err = c.took(n, keys[i], replies[j].value, number)
 		}
 	})
 	return list

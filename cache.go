@@ -65,7 +65,7 @@ const (
 	Joined               // a load of this process that another call began
 	Remote               // another process loaded it while this one waited
 	Local                // from this process, without Redis
-	Stale                // past its TTL, from Redis
+	Stale                // past its TTL
 )
 
 func (s Source) String() string {
@@ -136,12 +136,29 @@ type Options struct {
 	RedisTimeout time.Duration
 	// WhenRedisFails says what reads do then. Default LoadLocally.
 	WhenRedisFails RedisFailure
+	// Local is a tier of decoded values in this process, before Redis. Default off.
+	Local LocalOptions
 	// Guard is asked before a missing key is loaded whether it may exist at all. Default nil: every key may.
 	Guard Guard
 	// Codec writes and reads values. Default msgpack, which stores exported fields only; a []byte is stored as it is.
 	Codec Codec
 	// Observer is told what happens. Default nothing.
 	Observer Observer
+}
+
+// LocalOptions configure the local tier of a [Cache]. A hit in it asks Redis nothing and decodes nothing, and all
+// callers get the SAME value: nobody may change it, unless T has a method Clone() T, which is then called for every
+// caller. Invalidate, Set and Expire on one instance empty the tiers of the others within a round trip, by messages:
+// until a message has come, a process may serve what it has. A process that hears no messages serves nothing that is
+// older than a second without asking Redis; that its connection has died silently it notices within 6 seconds. When
+// Redis fails, the tier serves what it has until TTL + StaleFor.
+type LocalOptions struct {
+	// Entries bounds how many entries are held, expired ones too; the least used make room. Keys of more than 1 KiB are
+	// not held. Zero means that the tier is off.
+	Entries int
+	// TTL is how long an entry is served without asking Redis, at most: what a message that got lost may cost. Default
+	// as long as it is fresh.
+	TTL time.Duration
 }
 
 // Cache is a read-through cache of values of one type. It is safe for concurrent use. Close it when it is not needed
@@ -190,6 +207,18 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
 		return Entry[T]{}, ErrReentrant
 	}
+	if held, now := c.local.get(key); held != nil {
+		e, renew, err := held.serve(c, now)
+		if renew {
+			c.refresh(ctx, key, c.policy, load, held.sight(now))
+		}
+		return e, err
+	}
+	return c.read(ctx, key, load)
+}
+
+// read is fetch for what is not in the local tier.
+func (c *Cache[T]) read(ctx context.Context, key string, load source[T]) (Entry[T], error) {
 	var last *LoadError // of a flight whose load began before this call
 	for round := 0; ; round++ {
 		// A key that is being filled is missing: join without asking Redis.
@@ -202,7 +231,7 @@ func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry
 					return Entry[T]{}, err
 				}
 				// Redis has failed. What is not remembered the flight decides, by policy.
-				if e, err, ok := c.memory.recall(key); ok {
+				if e, err, ok := c.recall(key); ok {
 					return c.share(e), err
 				}
 			} else if e, renew, found, err := c.serve(saw); found {
@@ -238,10 +267,10 @@ func (c *Cache[T]) serve(saw sight[T]) (e Entry[T], renew, found bool, err error
 	case saw.state == fresh:
 		c.stats.hits.Add(1)
 		renew = elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, c.policy.EarlyRefresh, rand.Float64())
-		return c.entry(saw.stored, Hit, saw.now), renew, true, nil
+		return c.lend(saw), renew, true, nil
 	case saw.state == stale:
 		c.stats.stale.Add(1)
-		return c.entry(saw.stored, Stale, saw.now), true, true, nil
+		return c.lend(saw), true, true, nil
 	}
 	return Entry[T]{}, false, false, nil
 }
@@ -252,19 +281,23 @@ func (c *Cache[T]) Lookup(ctx context.Context, key string) (Entry[T], error) {
 	if err := c.check(ctx); err != nil {
 		return Entry[T]{}, err
 	}
-	saw, err := c.look(ctx, key, false)
-	switch {
-	case err != nil:
-		if err := ended(ctx, err); err != nil {
-			return Entry[T]{}, err
+	var saw sight[T]
+	if held, now := c.local.get(key); held != nil {
+		saw = held.sight(now)
+	} else {
+		var err error
+		if saw, err = c.look(ctx, key, false); err != nil {
+			if err := ended(ctx, err); err != nil {
+				return Entry[T]{}, err
+			}
+			return Entry[T]{}, redisError(err)
 		}
-		return Entry[T]{}, redisError(err)
+	}
+	switch {
 	case saw.state == fresh && saw.kind == kindAbsent:
 		return Entry[T]{}, c.notFound
-	case saw.state == fresh:
-		return c.entry(saw.stored, Hit, saw.now), nil
-	case saw.state == stale:
-		return c.entry(saw.stored, Stale, saw.now), nil
+	case saw.state == fresh, saw.state == stale:
+		return c.lend(saw), nil
 	}
 	return Entry[T]{}, ErrMiss
 }
@@ -358,10 +391,25 @@ func (o Options) complete() (Options, error) {
 	if o.MaxLoads < 0 {
 		return o, configError("MaxLoads", o.MaxLoads, "must not be negative")
 	}
+	if err := o.Local.check(); err != nil {
+		return o, err
+	}
 	if o.WhenRedisFails > ReturnError {
 		return o, configError("WhenRedisFails", o.WhenRedisFails, "must be LoadLocally or ReturnError")
 	}
 	return o, nil
+}
+
+func (o LocalOptions) check() error {
+	switch {
+	case o.Entries < 0:
+		return configError("Local.Entries", o.Entries, "must not be negative")
+	case o.TTL != 0 && (o.TTL < time.Millisecond || o.TTL > maxLifetime):
+		return configError("Local.TTL", o.TTL, "must be zero, or from 1 ms to 100 years")
+	case o.TTL != 0 && o.Entries == 0:
+		return configError("Local.TTL", o.TTL, "needs Local.Entries")
+	}
+	return nil
 }
 
 func (o Options) policy() Policy {

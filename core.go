@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/semaphore"
@@ -27,6 +26,8 @@ type core[T any] struct {
 	nodes  *nodes
 	bus    *bus.Bus
 	memory memory[T]
+	local  *local[T]              // nil when off
+	origin atomic.Pointer[string] // of the changes that this cache makes
 	stats  counters
 
 	// seq numbers arrivals of callers and sends of steps, to tell which came first. No clock could: in one instant
@@ -57,7 +58,9 @@ func newCore[T any](rdb redis.UniversalClient, opts Options) *core[T] {
 	if opts.NotFound != nil && !errors.Is(opts.NotFound, ErrNotFound) {
 		c.notFound = fmt.Errorf("%w: %w", ErrNotFound, opts.NotFound)
 	}
-	c.bus = bus.New(rdb, c.channel)
+	c.changes()
+	c.local = newLocal[T](opts.Local)
+	c.bus = bus.New(rdb, c.channel, c.events())
 	c.nodes = newNodes(rdb, opts.RedisTimeout, c.calls, c.tellRedis, c.memory.clear)
 	return c
 }
@@ -100,8 +103,9 @@ type sight[T any] struct {
 	stored[T]
 	state state
 	now   int64  // server ms
-	raw   string // what is there, usable or not
+	raw   string // what is there, usable or not; not when it is local
 	there bool
+	local bool // from this process, without asking Redis
 }
 
 // seen is the head of what is there, as a step compares it; nil when nothing is.
@@ -110,11 +114,11 @@ func (s sight[T]) seen() *string {
 		return nil
 	}
 	head := headOf(s.raw)
+	if s.local {
+		head = string(s.head.append(nil))
+	}
 	return &head
 }
-
-// begin is when the entry was stored, µs: its loading had ended.
-func (s sight[T]) begin() int64 { return s.loadedAt*1000 + s.cost }
 
 // look reads a key by a trip. See [node.get] for hint and the error.
 func (c *core[T]) look(ctx context.Context, key string, hint bool) (sight[T], error) {
@@ -123,15 +127,36 @@ func (c *core[T]) look(ctx context.Context, key string, hint bool) (sight[T], er
 	if err != nil {
 		return sight[T]{}, err
 	}
+	asked := c.asks()
 	value, found, err := n.get(ctx, name, hint)
 	if err != nil || !found {
 		return sight[T]{}, err
 	}
+	return c.took(n, key, value, asked)
+}
+
+// asks numbers a read of what the local tier may keep.
+func (c *core[T]) asks() uint64 {
+	if c.local == nil {
+		return 0
+	}
+	if !c.local.live.Load() {
+		c.bus.Start()
+	}
+	return c.seq.Add(1)
+}
+
+// took takes up a value that was read at a number.
+func (c *core[T]) took(n *node, key, value string, asked uint64) (sight[T], error) {
 	now, known := n.clock.now()
 	if !known {
 		return sight[T]{}, errNoTime
 	}
-	return c.judge(value, now/1000), nil
+	saw := c.judge(value, now/1000)
+	if saw.state == fresh || saw.state == stale {
+		c.local.keep(key, saw.stored, asked, n.clock)
+	}
+	return saw, nil
 }
 
 // errNoTime says that the first trip, which asks for the server's time too, did not get it.
@@ -154,9 +179,24 @@ func (c *core[T]) judge(value string, now int64) sight[T] {
 	return s
 }
 
-// entry is what callers get of a stored value.
-func (c *core[T]) entry(s stored[T], source Source, now int64) Entry[T] {
-	return Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: time.Duration(max(now-s.loadedAt, 0)) * time.Millisecond}
+// lend is what a caller gets of a value that can be served. What the local tier has too is shared.
+func (c *core[T]) lend(s sight[T]) Entry[T] {
+	if c.local == nil {
+		return s.entry()
+	}
+	return c.share(s.entry())
+}
+
+// entry is what is known of a value that can be served.
+func (s sight[T]) entry() Entry[T] {
+	source := Hit
+	switch {
+	case s.state == stale:
+		source = Stale
+	case s.local:
+		source = Local
+	}
+	return Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now)}
 }
 
 // old is what a loader is given: what is stored, if it is a value that can be read.
@@ -164,7 +204,7 @@ func (s sight[T]) old() *Entry[T] {
 	if !s.there || s.state == undecodable || s.state == newer || s.kind == kindAbsent {
 		return nil
 	}
-	return &Entry[T]{Value: s.value, ETag: s.etag, Source: Stale, Age: time.Duration(max(s.now-s.loadedAt, 0)) * time.Millisecond}
+	return &Entry[T]{Value: s.value, ETag: s.etag, Source: Stale, Age: s.age(s.now)}
 }
 
 // newToken returns what tells one acquisition, or one write, from every other.

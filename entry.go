@@ -44,6 +44,14 @@ type head struct {
 	cost       int64  // of the load, µs
 }
 
+// begin is when the entry was stored, server µs: its loading had ended.
+func (h head) begin() int64 { return h.loadedAt*1000 + h.cost }
+
+// age is how long ago the load began, at a server's time in ms.
+func (h head) age(now int64) time.Duration {
+	return time.Duration(max(now-h.loadedAt, 0)) * time.Millisecond
+}
+
 // append writes the head in its fixed widths: uint64 and a bin of 16, whatever the numbers are.
 func (h head) append(b []byte) []byte {
 	b = append(b, 0x90|entryFields, entryVersion, byte(h.kind), 0xc4, script.TokenLen)

@@ -180,7 +180,7 @@ func FuzzExpire(f *testing.F) {
 			t.Fatal(err)
 		}
 		for range 2 { // the second time nothing changes
-			r, errs := script.DoMany(t.Context(), rdb, []script.Call{script.Expire(k, "wake")})
+			r, errs := script.DoMany(t.Context(), rdb, []script.Call{script.Expire(k, "wake", "originxx")})
 			if errs[0] != nil {
 				t.Fatal(errs[0])
 			}

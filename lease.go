@@ -68,7 +68,7 @@ func (f *flight[T]) unloaded(cause error) *outcome[T] {
 	if f.opts.WhenRedisFails == ReturnError {
 		return f.failed(redisError(cause))
 	}
-	if e, err, ok := f.memory.recall(f.key); ok {
+	if e, err, ok := f.recall(f.key); ok {
 		return &outcome[T]{entry: e, err: err, validAt: always}
 	}
 	return nil
@@ -141,6 +141,9 @@ func (f *flight[T]) renew(l lease) script.Status {
 // begin asks the Guard and runs the loader.
 func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 	old := f.saw.old()
+	if old != nil {
+		*old = f.share(*old) // the value may be stored again
+	}
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer[T], err error) {
 		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
@@ -198,6 +201,7 @@ type ending[T any] struct {
 	event  LoadEvent
 	op     string
 	call   script.Call
+	head   head // of what is to be stored; a drop has none
 	stores bool // the step may be rejected
 	silent bool // no loader ran
 }
@@ -241,13 +245,13 @@ func (f *flight[T]) end(l lease, r loaded[T], start uint64, touch bool) *ending[
 // endStored ends with a commit.
 func (f *flight[T]) endStored(e *ending[T], l lease, r loaded[T], touch bool) {
 	life := f.lifetimes(e.entry)
-	h := l.headFor(life, kindValue, r.took)
+	e.head = l.headFor(life, kindValue, r.took)
 	if touch {
 		e.op, e.stores = "touch", true
-		e.call = script.Touch(f.names, l.token, l.stamp, h.append(nil), life.total(), f.channel, headOf(f.saw.raw))
+		e.call = script.Touch(f.names, l.token, l.stamp, e.head.append(nil), life.total(), f.channel, *f.saw.seen())
 		return
 	}
-	entry, err := f.format.encode(h, e.entry.ETag, e.entry.Value)
+	entry, err := f.format.encode(e.head, e.entry.ETag, e.entry.Value)
 	if err != nil {
 		failed := &LoadError{Err: err}
 		e.err = failed
@@ -266,7 +270,8 @@ func (f *flight[T]) endAbsent(e *ending[T], l lease, r loaded[T]) {
 		return
 	}
 	life := lifetimes{fresh: jittered(f.policy.AbsentTTL, max(f.policy.Jitter, 0), rand.Float64())}
-	entry := encodeAbsent(l.headFor(life, kindAbsent, r.took))
+	e.head = l.headFor(life, kindAbsent, r.took)
+	entry := encodeAbsent(e.head)
 	e.op, e.call = "commit", script.Commit(f.names, l.token, l.stamp, entry, life.total(), f.channel)
 }
 
@@ -290,6 +295,7 @@ func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number
 		switch status {
 		case script.Stored, script.Already:
 			e.validAt, e.event.Outcome = number, Stored
+			f.keepLocal(stored[T]{e.head, e.entry.ETag, e.entry.Value}, number)
 		case unanswered:
 			e.event.Outcome = Unknown
 			f.calls.run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire

@@ -231,17 +231,15 @@ var errUnusable = redisError(errors.New("another program keeps writing values th
 
 // found is the outcome of a flight that met a value.
 func (f *flight[T]) found(saw sight[T], waited bool, validAt uint64) *outcome[T] {
+	f.keepLocal(saw.stored, validAt)
 	if saw.kind == kindAbsent {
 		return &outcome[T]{err: f.notFound, validAt: validAt}
 	}
-	source := Hit
-	switch {
-	case waited:
-		source = Remote
-	case saw.state == stale:
-		source = Stale
+	e := saw.entry()
+	if waited {
+		e.Source = Remote
 	}
-	return &outcome[T]{entry: f.entry(saw.stored, source, saw.now), validAt: validAt}
+	return &outcome[T]{entry: e, validAt: validAt}
 }
 
 // acquire asks for the lease. A server that found the request too late has told its time, and is asked once more.

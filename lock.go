@@ -94,7 +94,7 @@ func NewLocker(rdb redis.UniversalClient, opts LockOptions) (*Locker, error) {
 	}
 	l := &Locker{rdb: rdb, opts: opts, channel: opts.Prefix + ":unlock", held: map[*Lock]struct{}{}}
 	l.nodes = newNodes(rdb, opts.RedisTimeout, &l.tasks, l.tellRedis, func() {})
-	l.bus = bus.New(rdb, l.channel)
+	l.bus = bus.New(rdb, l.channel, bus.Events{})
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l, nil
 }

@@ -27,6 +27,31 @@ func keyName(prefix string, letter byte, key string) string {
 	return prefix + ":K:" + l + ":{" + key + "}"
 }
 
+// keyOf is the key whose value has a name; ok is false for the name of a long key, and of anything else.
+func keyOf(prefix, name string) (key string, ok bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return "", false
+	}
+	if key, ok := strings.CutPrefix(rest, ":T:v:"); ok {
+		return key, true
+	}
+	rest, ok = strings.CutPrefix(rest, ":K:v:{")
+	if !ok {
+		return "", false
+	}
+	key, ok = strings.CutSuffix(rest, "}")
+	switch {
+	case key == "%":
+		return "", ok
+	case strings.Contains(key, "%"):
+		key = unescaper.Replace(key)
+	}
+	return key, ok
+}
+
+var unescaper = strings.NewReplacer("%25", "%", "%7B", "{", "%7D", "}")
+
 var escaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 // hasTag reports whether Redis would take a part of key for its hash tag: what stands between the first { and the

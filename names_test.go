@@ -57,6 +57,9 @@ func FuzzKeyName(f *testing.F) {
 		if tag, ok := hashTag(key); ok && len(key) <= maxPlainKey && slot(value) != slot(tag) {
 			t.Errorf("%q is not in the slot of %q", value, tag)
 		}
+		if back, ok := keyOf("ns", value); ok != (len(key) <= maxPlainKey) || ok && back != key {
+			t.Errorf("%q is named %q, which is taken for the name of %q (%v)", key, value, back, ok)
+		}
 		if key != other && keyName("ns", 'v', other) == value {
 			t.Errorf("%q and %q are both named %q", key, other, value)
 		}

@@ -47,6 +47,11 @@ func TestBadOptions(t *testing.T) {
 		{Options{Prefix: "p", RedisTimeout: time.Second}, "LeaseTTL", "2s"},
 		{Options{Prefix: "p", MaxLoads: -1}, "MaxLoads", "-1"},
 		{Options{Prefix: "p", WhenRedisFails: 7}, "WhenRedisFails", "7"},
+		{Options{Prefix: "p", Local: LocalOptions{Entries: -1}}, "Local.Entries", "-1"},
+		{Options{Prefix: "p", Local: LocalOptions{Entries: 1, TTL: -1}}, "Local.TTL", "-1ns"},
+		{Options{Prefix: "p", Local: LocalOptions{Entries: 1, TTL: time.Microsecond}}, "Local.TTL", "1µs"},
+		{Options{Prefix: "p", Local: LocalOptions{Entries: 1, TTL: math.MaxInt64}}, "Local.TTL", "2562047h"},
+		{Options{Prefix: "p", Local: LocalOptions{TTL: time.Minute}}, "Local.TTL", "1m0s"},
 	} {
 		_, err := New[int](rdb, c.opts)
 		if err == nil || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), c.value) {

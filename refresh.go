@@ -48,6 +48,7 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
 	token := newToken()
+	asked := f.seq.Add(1)
 	a, err := f.acquire(token, "")
 	var pause time.Duration // until the next refresh may begin
 	switch {
@@ -63,6 +64,7 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 		pause, event.Err = o.refreshed(f.opts.FailureBackoff)
 	case a.Status == script.Hit:
 		f.leave()
+		f.met(a, asked)
 		pause = firstPoll
 	default:
 		f.leave()
@@ -79,6 +81,20 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 		case <-f.ctx.Done():
 		}
 	}
+}
+
+// met takes up what another process has stored meanwhile: the local tier must not ask for its refresh again.
+func (f *flight[T]) met(a script.Acquired, asked uint64) {
+	if f.local == nil {
+		return
+	}
+	if a.Inline {
+		if saw := f.judge(a.Value, a.Time/1000); saw.state == fresh || saw.state == stale {
+			f.keepLocal(saw.stored, asked)
+			return
+		}
+	}
+	f.local.forget(f.seq.Add(1), f.key)
 }
 
 // refreshed is what a refresh says of its load, and how long the next must wait.
@@ -136,6 +152,7 @@ func (b *batch[T]) refresh(events []RefreshEvent) {
 	for i, f := range b.flights {
 		bids[i] = &bid[T]{flight: f, token: newToken()}
 	}
+	asked := b.seq.Add(1)
 	b.acquire(bids)
 	b.disown(bids)
 	for i, bid := range bids {
@@ -147,6 +164,7 @@ func (b *batch[T]) refresh(events []RefreshEvent) {
 			events[i].Skipped = false
 			load, which = append(load, bid), append(which, i)
 		case bid.acquired.Status == script.Hit:
+			bid.met(bid.acquired, asked)
 			pauses[i] = firstPoll
 		default:
 			pauses[i] = lastPoll

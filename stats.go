@@ -5,7 +5,8 @@ import "sync/atomic"
 // Stats counts what a Cache has done since New, in this process. Reads of stale, absent and missing keys are no Hits.
 type Stats struct {
 	Hits        uint64 // fresh values from Redis
-	Stale       uint64 // stale values from Redis, served while they are refreshed
+	Stale       uint64 // stale values, served while they are refreshed
+	Local       uint64 // values from this process, without Redis
 	Absent      uint64 // keys that were known not to exist
 	Misses      uint64 // reads that found nothing to serve
 	Joined      uint64 // of the Misses: those that shared the load or wait of another call
@@ -30,19 +31,19 @@ type Stats struct {
 
 // counters are the Stats as they grow.
 type counters struct {
-	hits, stale, absent, misses, joined   atomic.Uint64
-	waits, wakes, polls                   atomic.Uint64
-	loads, loadErrors, refreshes, skipped atomic.Uint64
-	rejected, undecodable, redisErrors    atomic.Uint64
-	ruledOut, guardErrors                 atomic.Uint64
-	flights, loading                      atomic.Int64
+	hits, stale, local, absent, misses, joined atomic.Uint64
+	waits, wakes, polls                        atomic.Uint64
+	loads, loadErrors, refreshes, skipped      atomic.Uint64
+	rejected, undecodable, redisErrors         atomic.Uint64
+	ruledOut, guardErrors                      atomic.Uint64
+	flights, loading                           atomic.Int64
 }
 
 // Stats returns the counters of the cache, shared by its views.
 func (c *core[T]) Stats() Stats {
 	s := &c.stats
 	return Stats{
-		Hits: s.hits.Load(), Stale: s.stale.Load(), Absent: s.absent.Load(), Misses: s.misses.Load(), Joined: s.joined.Load(),
+		Hits: s.hits.Load(), Stale: s.stale.Load(), Local: s.local.Load(), Absent: s.absent.Load(), Misses: s.misses.Load(), Joined: s.joined.Load(),
 		Waits: s.waits.Load(), Wakes: s.wakes.Load(), Polls: s.polls.Load(),
 		RuledOut: s.ruledOut.Load(), GuardErrors: s.guardErrors.Load(),
 		Loads: s.loads.Load(), LoadErrors: s.loadErrors.Load(), Refreshes: s.refreshes.Load(), Skipped: s.skipped.Load(),

@@ -41,13 +41,14 @@ func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
 	if isUnknown(err) {
 		// Until then the write may still happen.
 		c.sleepUntil(over)
+		c.changes() // what is heard of it later is news
 	}
 	return err
 }
 
 // set sends the write, which may not happen after over.
 func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over time.Time) error {
-	life := c.policy.lifetimes(e.TTL, e.StaleFor, e.KeepFor)
+	life, origin := c.policy.lifetimes(e.TTL, e.StaleFor, e.KeepFor), *c.origin.Load()
 	for try := 0; ; try++ {
 		n, err := c.nodes.of(ctx, names.Value)
 		if err != nil {
@@ -65,7 +66,7 @@ func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over 
 			return err
 		}
 		r, err := stepOnce(ctx, n, "set", func(ctx context.Context, r script.Runner) (script.Result, error) {
-			return script.Set(ctx, r, names, entry, life.total(), notAfter, c.channel)
+			return script.Set(ctx, r, names, entry, life.total(), notAfter, c.channel, origin)
 		})
 		switch {
 		case err != nil:
@@ -115,17 +116,17 @@ func (c *Cache[T]) Expire(ctx context.Context, keys ...string) error {
 }
 
 // change runs a step for many keys.
-func (c *Cache[T]) change(ctx context.Context, op string, call func(script.Keys, string) script.Call, keys []string) error {
+func (c *Cache[T]) change(ctx context.Context, op string, call func(k script.Keys, channel, origin string) script.Call, keys []string) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
 	defer c.outdate(keys...)
-	errs := make([]error, len(keys))
+	errs, origin := make([]error, len(keys)), *c.origin.Load()
 	groups := c.byNode(ctx, len(keys), func(i int) string { return keyName(c.opts.Prefix, 'v', keys[i]) }, func(i int, err error) { errs[i] = err })
 	each(groups, func(n *node, group []int) {
 		calls := make([]script.Call, len(group))
 		for j, i := range group {
-			calls[j] = call(c.names(keys[i]), c.channel)
+			calls[j] = call(c.names(keys[i]), c.channel, origin)
 		}
 		_, failed := stepMany(ctx, n, op, len(calls), func(ctx context.Context, p script.Pipeliner) ([]script.Result, []error) {
 			return script.DoMany(ctx, p, calls)
@@ -139,6 +140,9 @@ func (c *Cache[T]) change(ctx context.Context, op string, call func(script.Keys,
 		if err != nil {
 			failed[keys[i]] = callError(ctx, err)
 		}
+	}
+	if len(failed) > 0 {
+		c.changes() // what is heard of them later is news
 	}
 	switch {
 	case len(failed) == 0:
@@ -155,6 +159,7 @@ func (c *core[T]) outdate(keys ...string) {
 		c.filling.remove(key, nil)
 	}
 	c.memory.forget(keys...)
+	c.local.forget(c.seq.Add(1), keys...)
 }
 
 // callError is what a write returns for an error of the client.

@@ -49,7 +49,7 @@ type rule struct {
 }
 
 var rules = []rule{
-	{".", []string{goRedis, xSync, msgpack, script, bus, tier}, []string{miniredis, goleak, porcupine, redistest, locktest}},
+	{".", []string{goRedis, xSync, msgpack, script, bus, tier}, []string{miniredis, goleak, porcupine, otter, redistest, locktest}},
 	{"internal/script", []string{goRedis}, []string{miniredis, goleak, porcupine, redistest}},
 	{"internal/bus", []string{goRedis}, []string{miniredis, goleak, redistest}},
 	{"internal/tier", []string{otter}, []string{goleak}},

@@ -1,6 +1,7 @@
-// Package bus is the one subscription of a Cache or a Locker: it tells waiters that a key has changed.
+// Package bus is the one subscription of a Cache or a Locker: it tells waiters, and a local tier, that a key has changed.
 //
-// A message may be lost: the bus only ends waits early, and whoever waits polls as well.
+// A message may be lost: the bus only ends waits early, and whoever waits polls as well. A local tier is told when the
+// subscription comes up and when it is lost.
 package bus
 
 import (
@@ -23,14 +24,34 @@ const (
 	maxRetry = 10 * time.Second
 )
 
-// Bus is safe for concurrent use. It does nothing before the first [Bus.Wait].
+// The kinds of messages are their first byte. The name of a value key (or lock) is their end.
+const (
+	kindWake    = 'w' // a lease or lock is free
+	kindChanged = 'i' // the value was set, invalidated or expired, by whom says an origin before the name
+)
+
+// OriginLen is the length of an origin in bytes.
+const OriginLen = 8
+
+// Events are functions that are called in the order of what they tell. Each may be nil.
+type Events struct {
+	// Changed is told who has changed a value, before waiters are woken.
+	Changed func(name, origin string)
+	// Live is told true whenever the subscription has come up, so that what happens from here on is heard, and false
+	// when it is lost.
+	Live func(live bool)
+}
+
+// Bus is safe for concurrent use. It does nothing before [Bus.Start] or the first [Bus.Wait].
 type Bus struct {
 	rdb     redis.UniversalClient
 	channel string
+	events  Events
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
+	telling  sync.Mutex // held while Events.Live is told, and before mu: so that the last is true
 	mu       sync.Mutex
 	waiters  map[string][]*Waiter   // guarded by mu: by the name that a message carries
 	sessions map[*redis.Client]bool // guarded by mu: the subscriptions that were begun; true while live
@@ -40,10 +61,10 @@ type Bus struct {
 }
 
 // New returns a bus for a channel, without any I/O.
-func New(rdb redis.UniversalClient, channel string) *Bus {
+func New(rdb redis.UniversalClient, channel string, events Events) *Bus {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Bus{
-		rdb: rdb, channel: channel, ctx: ctx, cancel: cancel,
+		rdb: rdb, channel: channel, events: events, ctx: ctx, cancel: cancel,
 		waiters: map[string][]*Waiter{}, sessions: map[*redis.Client]bool{},
 	}
 }
@@ -148,6 +169,10 @@ func (w *Waiter) signal() {
 func (b *Bus) Live() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.liveLocked()
+}
+
+func (b *Bus) liveLocked() bool {
 	for _, live := range b.sessions {
 		if !live {
 			return false
@@ -178,10 +203,7 @@ func (b *Bus) startLocked() {
 		for b.ctx.Err() == nil {
 			// ForEachShard leaves out shards that are down, so the ring is gone through again and again.
 			_ = ring.ForEachShard(b.ctx, func(_ context.Context, shard *redis.Client) error {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				if _, ok := b.sessions[shard]; !ok {
-					b.sessions[shard] = false
+				if b.add(shard) {
 					b.wg.Go(func() { b.listen(shard, shard.Subscribe) })
 				}
 				return nil
@@ -248,23 +270,57 @@ func (b *Bus) session(shard *redis.Client, subscribe func(context.Context, ...st
 			b.set(shard, true)
 			b.signalAll()
 		case *redis.Message:
-			if msg.Payload != "" {
-				b.signal(msg.Payload[1:]) // after the kind
-			}
+			b.hear(msg.Payload)
 		}
 	}
 }
 
+// hear takes up a message.
+func (b *Bus) hear(message string) {
+	switch {
+	case message == "":
+	case message[0] == kindWake:
+		b.signal(message[1:])
+	case message[0] == kindChanged && len(message) > OriginLen:
+		origin, name := message[1:1+OriginLen], message[1+OriginLen:]
+		if b.events.Changed != nil {
+			b.events.Changed(name, origin)
+		}
+		b.signal(name)
+	}
+}
+
+// add notes a shard to subscribe to. It reports false when that is known.
+func (b *Bus) add(shard *redis.Client) (added bool) {
+	b.update(func() (up bool) {
+		if _, known := b.sessions[shard]; !known {
+			b.sessions[shard], added = false, true
+		}
+		return false
+	})
+	return added
+}
+
 func (b *Bus) set(shard *redis.Client, live bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sessions[shard] = live
+	b.update(func() (up bool) { b.sessions[shard] = live; return live })
 }
 
 func (b *Bus) forget(shard *redis.Client) {
+	b.update(func() (up bool) { delete(b.sessions, shard); return false })
+}
+
+// update changes the sessions under mu, and tells what has come of it. change reports whether one has come up.
+func (b *Bus) update(change func() (up bool)) {
+	b.telling.Lock()
+	defer b.telling.Unlock()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.sessions, shard)
+	before := b.liveLocked()
+	up := change()
+	after := b.liveLocked()
+	b.mu.Unlock()
+	if b.events.Live != nil && (before != after || up && after) {
+		b.events.Live(after)
+	}
 }
 
 func (b *Bus) signal(name string) {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 const channel = "ns:wake"
 
 func newBus(t *testing.T, rdb redis.UniversalClient) *Bus {
-	b := New(rdb, channel)
+	b := New(rdb, channel, Events{})
 	t.Cleanup(b.Close)
 	return b
 }
@@ -86,7 +86,7 @@ func TestMessageWakesTheWaitersOfItsName(t *testing.T) {
 		publish(t, rdb, "wk")
 		wakes(t, mine)
 		wakes(t, also)
-		publish(t, rdb, "ik")
+		publish(t, rdb, "ioriginxxk")
 		wakes(t, mine)
 		publish(t, rdb, "")
 		publish(t, rdb, "w")
@@ -446,7 +446,7 @@ func TestRingThatLosesAShard(t *testing.T) {
 func TestWaitAfterClose(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		p := redistest.NewProxy(t, s)
-		b := New(p.Client(t), channel)
+		b := New(p.Client(t), channel, Events{})
 		b.Close()
 		w := b.Wait("k")
 		sleepsOn(t, w)

@@ -101,7 +101,7 @@ func TestCommitAfterSomethingNewer(t *testing.T) {
 		{"invalidate", func(b *bench) { b.answers(invalidates, b.rdb, Stored) }},
 		{"expire", func(b *bench) { b.answers(expires, b.rdb, Stored) }},
 		{"set", func(b *bench) {
-			if _, err := Set(b.Context(), b.rdb, k, []byte(entry(tokenB, 3, 4, "set")), life, b.soon(), channel); err != nil {
+			if _, err := Set(b.Context(), b.rdb, k, []byte(entry(tokenB, 3, 4, "set")), life, b.soon(), channel, origin); err != nil {
 				b.Fatal(err)
 			}
 		}},
@@ -190,7 +190,7 @@ func TestForeignTypes(t *testing.T) {
 		b := newBench(t, s)
 		value := b.value()
 		for _, run := range []call{invalidates, func(ctx context.Context, r *redis.Client) (Status, error) {
-			return status(Set(ctx, r, k, []byte(value), life, b.soon(), channel))
+			return status(Set(ctx, r, k, []byte(value), life, b.soon(), channel, origin))
 		}} {
 			for _, key := range []string{k.Value, k.Lease, k.Failure} {
 				foreign(b, key)

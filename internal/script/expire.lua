@@ -1,6 +1,6 @@
 -- expire makes a value stale now: it may be served while one process refreshes it. A value without a stale time is removed.
 -- KEYS  1 value   2 lease   3 failure
--- ARGV  1 channel
+-- ARGV  1 channel   2 origin
 -- Returns {1, time}
 
 -- number reads the uint64 whose eight bytes begin at a position of the head.
@@ -35,5 +35,5 @@ if #head == 57 and string.sub(head, 1, 2) == '\153\1' then
     redis.call('SETRANGE', KEYS[1], 40, bytes(til))
   end
 end
-wake(ARGV[1], 'i', KEYS[1])
+wake(ARGV[1], 'i' .. ARGV[2], KEYS[1])
 return {1, now}

@@ -20,7 +20,7 @@ local function await(key, held)
   end
 end
 
--- wake tells the fleet about a key. pcall: a user without rights to the channel must not undo a step that is done.
+-- wake tells the fleet about a key; kind is 'w' (a lease or lock is free), or 'i' (the value has changed) and who did it. pcall: a user without rights to the channel must not undo a step that is done.
 local function wake(channel, kind, key)
   redis.pcall('PUBLISH', channel, kind .. key)
 end

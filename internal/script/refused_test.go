@@ -74,7 +74,7 @@ func TestAtMaxmemory(t *testing.T) {
 		b.all()
 		before := b.snapshot()
 		memory(t, "1")
-		if r, err := Set(t.Context(), rdb, k, []byte("v"), life, b.soon(), channel); !redis.IsOOMError(err) {
+		if r, err := Set(t.Context(), rdb, k, []byte("v"), life, b.soon(), channel, origin); !redis.IsOOMError(err) {
 			t.Errorf("set: %v, %v, want OOM", r, err)
 		}
 		if after := b.snapshot(); !same(before, after) {

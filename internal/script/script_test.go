@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 const (
 	channel = "ns:wake"
+	origin  = "originxx"
 	tokenA  = "aaaaaaaaaaaaaaaa"
 	tokenB  = "bbbbbbbbbbbbbbbb"
 	lease   = 2 * time.Second
@@ -246,11 +247,11 @@ var cases = []struct {
 	{"release what is awaited", func(b *bench) call { b.holdAwaited(); return releases }, Held, Lost, "w" + k.Value, 0},
 	{"release another's", func(b *bench) call { b.hold(tokenB); return releases }, Lost, Lost, "", 0},
 
-	{"invalidate", func(b *bench) call { b.all(); return invalidates }, Stored, Stored, "i" + k.Value, 0},
-	{"invalidate nothing", func(*bench) call { return invalidates }, Stored, Stored, "i" + k.Value, 0},
-	{"expire", func(b *bench) call { b.all(); return expires }, Stored, Stored, "i" + k.Value, 0},
-	{"expire nothing", func(*bench) call { return expires }, Stored, Stored, "i" + k.Value, 0},
-	{"expire what has no stale time", func(b *bench) call { b.put(k.Value, entry(tokenA, 9, 9, "")); return expires }, Stored, Stored, "i" + k.Value, 0},
+	{"invalidate", func(b *bench) call { b.all(); return invalidates }, Stored, Stored, "i" + origin + k.Value, 0},
+	{"invalidate nothing", func(*bench) call { return invalidates }, Stored, Stored, "i" + origin + k.Value, 0},
+	{"expire", func(b *bench) call { b.all(); return expires }, Stored, Stored, "i" + origin + k.Value, 0},
+	{"expire nothing", func(*bench) call { return expires }, Stored, Stored, "i" + origin + k.Value, 0},
+	{"expire what has no stale time", func(b *bench) call { b.put(k.Value, entry(tokenA, 9, 9, "")); return expires }, Stored, Stored, "i" + origin + k.Value, 0},
 
 	{"take", func(b *bench) call { return b.takes(false) }, Granted, Granted, "", refused},
 	{"take one's own", func(b *bench) call { b.lock(tokenA); return b.takes(true) }, Granted, Granted, "", 0},
@@ -368,11 +369,11 @@ func unlocks(ctx context.Context, r *redis.Client) (Status, error) {
 }
 
 func invalidates(ctx context.Context, r *redis.Client) (Status, error) {
-	return status(Do(ctx, r, Invalidate(k, channel)))
+	return status(Do(ctx, r, Invalidate(k, channel, origin)))
 }
 
 func expires(ctx context.Context, r *redis.Client) (Status, error) {
-	return status(Do(ctx, r, Expire(k, channel)))
+	return status(Do(ctx, r, Expire(k, channel, origin)))
 }
 
 func status(r Result, err error) (Status, error) { return r.Status, err }
@@ -470,14 +471,14 @@ func TestSetIsSentOnce(t *testing.T) {
 		b.all()
 		value := b.value()
 		set := func(r Runner) (Result, error) {
-			return Set(t.Context(), r, k, []byte(value), life, b.soon(), channel)
+			return Set(t.Context(), r, k, []byte(value), life, b.soon(), channel, origin)
 		}
 		heard := b.heard(func() {
 			if r, err := set(b.rdb); r.Status != Stored || err != nil {
 				t.Errorf("set: %v, %v, want stored", r, err)
 			}
 		})
-		if !slices.Equal(heard, []string{"i" + k.Value}) {
+		if !slices.Equal(heard, []string{"i" + origin + k.Value}) {
 			t.Errorf("published %q", heard)
 		}
 		all := b.snapshot()
@@ -494,16 +495,16 @@ func TestSetIsSentOnce(t *testing.T) {
 		if len(heard) != 1 {
 			t.Errorf("executed %d times, want once", len(heard))
 		}
-		late, err := Set(t.Context(), b.rdb, k, []byte("late"), life, b.now()-1, channel)
+		late, err := Set(t.Context(), b.rdb, k, []byte("late"), life, b.now()-1, channel, origin)
 		if late.Status != TooLate || err != nil || b.get(k.Value) != value {
 			t.Errorf("late set: %v, %v, value %q", late, err, b.get(k.Value))
 		}
 	})
 }
 
-func calls(step func(Keys, string) Call, keys []Keys) (list []Call) {
+func calls(step func(k Keys, channel, origin string) Call, keys []Keys) (list []Call) {
 	for _, k := range keys {
-		list = append(list, step(k, channel))
+		list = append(list, step(k, channel, origin))
 	}
 	return list
 }

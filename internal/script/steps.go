@@ -35,12 +35,6 @@ const (
 	Held Status = 1
 )
 
-// Kinds of messages: the first byte, before the name of the value key (or lock).
-const (
-	KindWake    = 'w' // a lease or lock is free
-	KindChanged = 'i' // the value was set, invalidated or expired
-)
-
 const (
 	TokenLen = 16 // bytes of a token
 	StampLen = 16 // digits of a stamp, a fence, a time
@@ -180,8 +174,8 @@ func Release(k Keys, token, channel string) Call {
 }
 
 // Set writes an entry through, sent once: Stored, or TooLate after notAfter (server time, µs).
-func Set(ctx context.Context, r Runner, k Keys, entry []byte, lifetime time.Duration, notAfter int64, channel string) (Result, error) {
-	return result(set.runOnce(ctx, r, []string{k.Value, k.Lease, k.Failure}, entry, ms(lifetime), notAfter, channel))
+func Set(ctx context.Context, r Runner, k Keys, entry []byte, lifetime time.Duration, notAfter int64, channel, origin string) (Result, error) {
+	return result(set.runOnce(ctx, r, []string{k.Value, k.Lease, k.Failure}, entry, ms(lifetime), notAfter, channel, origin))
 }
 
 // Pipeliner is what the steps for many keys need of a client.
@@ -190,13 +184,13 @@ type Pipeliner interface {
 }
 
 // Invalidate removes a key, its lease and its failure: Stored.
-func Invalidate(k Keys, channel string) Call {
-	return invalidate.call([]string{k.Value, k.Lease, k.Failure}, channel)
+func Invalidate(k Keys, channel, origin string) Call {
+	return invalidate.call([]string{k.Value, k.Lease, k.Failure}, channel, origin)
 }
 
 // Expire makes a key stale: Stored.
-func Expire(k Keys, channel string) Call {
-	return expire.call([]string{k.Value, k.Lease, k.Failure}, channel)
+func Expire(k Keys, channel, origin string) Call {
+	return expire.call([]string{k.Value, k.Lease, k.Failure}, channel, origin)
 }
 
 // Taken is the answer of [Take].

@@ -1,0 +1,184 @@
+package stockade
+
+import (
+	crand "crypto/rand"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockade-cache/stockade/internal/bus"
+	"github.com/stockade-cache/stockade/internal/tier"
+)
+
+// deafTTL is how long the local tier trusts what it has while nothing is heard of changes elsewhere.
+const deafTTL = time.Second
+
+// local is the local tier of a cache. All its methods may be called on nil: it is off then. Safe for concurrent use.
+type local[T any] struct {
+	tier  *tier.Tier[localEntry[T]]
+	ttl   time.Duration // at most; zero for as long as an entry is fresh
+	start time.Time     // when local time is zero
+	live  atomic.Bool   // changes elsewhere are heard of
+}
+
+// localEntry is a decoded entry, with what the time was when it came.
+type localEntry[T any] struct {
+	stored[T]
+	at    time.Duration // local time
+	now   int64         // the server's at that moment, µs
+	until time.Duration // local time until which it is served without asking Redis
+}
+
+func newLocal[T any](opts LocalOptions) *local[T] {
+	if opts.Entries == 0 {
+		return nil
+	}
+	return &local[T]{tier: tier.New[localEntry[T]](opts.Entries), ttl: opts.TTL, start: time.Now()}
+}
+
+// get returns what is to be served without asking Redis, nil for nothing, and the local time.
+func (l *local[T]) get(key string) (e *localEntry[T], now time.Duration) {
+	if l == nil {
+		return nil, 0
+	}
+	if e = l.tier.Get(key); e == nil {
+		return nil, 0
+	}
+	now = time.Since(l.start)
+	if now >= e.until || now-e.at >= deafTTL && !l.live.Load() {
+		return nil, 0
+	}
+	return e, now
+}
+
+// kept returns what may be served when Redis fails, nil for nothing.
+func (l *local[T]) kept(key string) (e *localEntry[T], now time.Duration) {
+	if l == nil {
+		return nil, 0
+	}
+	if e = l.tier.Get(key); e == nil {
+		return nil, 0
+	}
+	now = time.Since(l.start)
+	if e.stored.at(e.server(now)/1000) == missing {
+		return nil, 0
+	}
+	return e, now
+}
+
+// server is the server's time in µs at a local time.
+func (e *localEntry[T]) server(now time.Duration) int64 { return e.now + (now - e.at).Microseconds() }
+
+// sight is what a read of the tier saw.
+func (e *localEntry[T]) sight(now time.Duration) sight[T] {
+	ms := e.server(now) / 1000
+	return sight[T]{stored: e.stored, state: e.stored.at(ms), now: ms, there: true, local: true}
+}
+
+// serve is [Cache.serve] for what the tier has. It is as short as a hit in it.
+func (e *localEntry[T]) serve(c *Cache[T], now time.Duration) (_ Entry[T], renew bool, _ error) {
+	if e.kind == kindAbsent {
+		c.stats.absent.Add(1)
+		return Entry[T]{}, false, c.notFound
+	}
+	c.stats.local.Add(1)
+	us := e.server(now)
+	renew = elected(us, e.begin(), e.freshUntil*1000, e.cost, c.policy.EarlyRefresh, rand.Float64())
+	return c.share(Entry[T]{Value: e.value, ETag: e.etag, Source: Local, Age: e.age(us / 1000)}), renew, nil
+}
+
+// keep takes what Redis has of a key. number was taken before Redis was asked, and clock is that of the key's node.
+func (l *local[T]) keep(key string, s stored[T], number uint64, clock *clock) {
+	if l == nil || len(key) > maxPlainKey { // messages do not tell a long key
+		return
+	}
+	at := time.Since(l.start) // before the server's time is read: nothing is kept for longer than it may
+	now, known := clock.now()
+	if !known {
+		return
+	}
+	e := localEntry[T]{stored: s, at: at, now: now, until: at + time.Duration(s.freshUntil*1000-now)*time.Microsecond}
+	if l.ttl > 0 {
+		e.until = min(e.until, at+l.ttl)
+	}
+	l.tier.Put(key, e, number)
+}
+
+// forget drops keys that have changed, at a number that was taken after that.
+func (l *local[T]) forget(number uint64, keys ...string) {
+	if l == nil {
+		return
+	}
+	for _, key := range keys {
+		l.tier.Forget(key, number)
+	}
+}
+
+// keepLocal takes what Redis has of a key that a flight has met, or stored.
+func (f *flight[T]) keepLocal(s stored[T], number uint64) {
+	if f.local == nil {
+		return
+	}
+	if n, err := f.nodes.of(f.ctx, f.names.Value); err == nil {
+		f.local.keep(f.key, s, number, n.clock)
+	}
+}
+
+// events is what the bus tells the local tier.
+func (c *core[T]) events() bus.Events {
+	if c.local == nil {
+		return bus.Events{}
+	}
+	return bus.Events{Changed: c.heard, Live: c.listens}
+}
+
+// heard is told of a change by any process. This one's own need not be applied again.
+func (c *core[T]) heard(name, origin string) {
+	if origin == *c.origin.Load() {
+		return
+	}
+	if key, ok := keyOf(c.opts.Prefix, name); ok {
+		c.local.forget(c.seq.Add(1), key)
+	}
+}
+
+// listens is told whether changes are heard of. Those that were not are made up for by dropping everything.
+func (c *core[T]) listens(live bool) {
+	if live {
+		c.local.tier.ForgetAll(c.seq.Add(1))
+	}
+	c.local.live.Store(live)
+}
+
+// changes draws the origin of what this cache tells of the changes that it makes.
+func (c *core[T]) changes() {
+	var b [bus.OriginLen]byte
+	_, _ = crand.Read(b[:])
+	origin := string(b[:])
+	c.origin.Store(&origin)
+}
+
+// recall returns what this process has of a key when Redis fails.
+func (c *core[T]) recall(key string) (e Entry[T], err error, ok bool) {
+	if e, err, ok := c.memory.recall(key); ok {
+		if err == nil {
+			c.stats.local.Add(1)
+		}
+		return e, err, true
+	}
+	kept, now := c.local.kept(key)
+	if kept == nil {
+		return Entry[T]{}, nil, false
+	}
+	saw := kept.sight(now)
+	switch {
+	case saw.kind == kindAbsent:
+		c.stats.absent.Add(1)
+		return Entry[T]{}, c.notFound, true
+	case saw.state == stale:
+		c.stats.stale.Add(1)
+	default:
+		c.stats.local.Add(1)
+	}
+	return saw.entry(), nil, true
+}
