@@ -25,7 +25,7 @@ type breaker struct {
 	probe   func()            // asks the node for a sign of life, in the background
 	changed func(cause error) // told when it opens, and with nil when it closes
 	isOpen  atomic.Bool       // read without mu by those who only want to pass
-	success atomic.Int64      // ns since start of the last success; zero: there was none
+	success atomic.Int64      // when the last was: ns since start, plus one; zero: there was none
 
 	mu     sync.Mutex
 	cause  error     // guarded by mu: why it is open
@@ -54,7 +54,7 @@ func (b *breaker) pass() error {
 
 // succeeded notes that the node has answered; a refusal is an answer too.
 func (b *breaker) succeeded() {
-	b.success.Store(max(int64(time.Since(b.start)), 1))
+	b.success.Store(int64(time.Since(b.start)) + 1)
 	if !b.isOpen.Load() {
 		return
 	}
@@ -70,9 +70,9 @@ func (b *breaker) succeeded() {
 
 // failed notes that a call was not answered.
 func (b *breaker) failed(cause error) {
-	last := time.Duration(b.success.Load())
+	last := b.success.Load()
 	b.mu.Lock()
-	opened := b.cause == nil && (last == 0 || time.Since(b.start)-last >= b.window)
+	opened := b.cause == nil && (last == 0 || time.Since(b.start)-time.Duration(last-1) >= b.window)
 	if opened {
 		b.cause, b.probed = cause, time.Now()
 		b.isOpen.Store(true)
