@@ -82,14 +82,14 @@ func TestBatchesAmidInvalidations(t *testing.T) {
 			rnd := func(n int) int { rmu.Lock(); defer rmu.Unlock(); return rng.IntN(n) }
 			keys := numbered(6)
 			var mu sync.Mutex
-			db := map[string]int{}
-			acked := map[string]int{}
-			var caches []*Cache[int]
+			db := map[string]int64{}
+			acked := map[string]int64{}
+			var caches []*Cache[int64]
 			for range 3 {
 				rdb := s.Client(t)
 				pause := func([]redis.Cmder, error) { time.Sleep(time.Duration(rnd(6)) * time.Millisecond) }
 				rdb.AddHook(around{pause, pause})
-				c, err := New[int](rdb, Options{Prefix: "test", TTL: 40 * time.Millisecond, MaxLoads: 1 + rnd(3), FailureBackoff: -1, LeaseTTL: 1000 * time.Millisecond})
+				c, err := New[int64](rdb, Options{Prefix: "test", TTL: 40 * time.Millisecond, MaxLoads: 1 + rnd(3), FailureBackoff: -1, LeaseTTL: 1000 * time.Millisecond})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,15 +114,15 @@ func TestBatchesAmidInvalidations(t *testing.T) {
 							}
 						default:
 							some := slices.Clone(keys[rnd(4):])
-							floor := map[string]int{}
+							floor := map[string]int64{}
 							mu.Lock()
 							for _, k := range some {
 								floor[k] = acked[k]
 							}
 							mu.Unlock()
-							load := func(_ context.Context, keys []string) (map[string]int, error) {
+							load := func(_ context.Context, keys []string) (map[string]int64, error) {
 								time.Sleep(time.Duration(rnd(10)) * time.Millisecond)
-								m := map[string]int{}
+								m := map[string]int64{}
 								mu.Lock()
 								for _, k := range keys {
 									m[k] = db[k]
@@ -133,7 +133,7 @@ func TestBatchesAmidInvalidations(t *testing.T) {
 							}
 							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 							if rnd(3) == 0 {
-								v, err := c.Get(ctx, some[0], BatchLoader[int](load).one(some[0]))
+								v, err := c.Get(ctx, some[0], BatchLoader[int64](load).one(some[0]))
 								if err != nil || v < floor[some[0]] {
 									t.Errorf("seed %d: Get %s: %d, want at least %d, %v", seed, some[0], v, floor[some[0]], err)
 								}

@@ -48,17 +48,17 @@ func TestBadOptions(t *testing.T) {
 		{Options{Prefix: "p", MaxLoads: -1}, "MaxLoads", "-1"},
 		{Options{Prefix: "p", WhenRedisFails: 7}, "WhenRedisFails", "7"},
 	} {
-		_, err := New[int](rdb, c.opts)
+		_, err := New[string](rdb, c.opts)
 		if err == nil || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), c.value) {
 			t.Errorf("%+v: got %v, want an error that names %s and %s", c.opts, err, c.field, c.value)
 		}
 	}
 	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
-		if _, err := New[int](rdb, Options{Prefix: "p"}); err == nil {
+		if _, err := New[string](rdb, Options{Prefix: "p"}); err == nil {
 			t.Errorf("a nil %T was taken", rdb)
 		}
 	}
-	if _, err := New[int](rdb, Options{Prefix: "p", TTL: time.Millisecond, RedisTimeout: time.Millisecond}); err != nil {
+	if _, err := New[string](rdb, Options{Prefix: "p", TTL: time.Millisecond, RedisTimeout: time.Millisecond}); err != nil {
 		t.Errorf("the smallest TTL: %v", err)
 	}
 }
