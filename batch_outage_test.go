@@ -51,6 +51,7 @@ func TestGetManyInAnOutage(t *testing.T) {
 func TestABatchOfManyKeysWhileRedisFreezes(t *testing.T) {
 	for _, what := range []string{"acquire", "commit", "renew"} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 				rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 				faults := redistest.NewFaults(t)

@@ -29,9 +29,12 @@ var (
 // late and repeated requests, lost leases, evictions, flushed scripts and nodes that do not answer.
 func TestHistories(t *testing.T) {
 	for seed := *firstHistory; seed < *firstHistory+uint64(*histories); seed++ {
-		if err := playInBubble(t, newPlan(seed)); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			if err := playInBubble(t, newPlan(seed)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

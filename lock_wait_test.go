@@ -52,6 +52,7 @@ func TestWaitersDoNotSpin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			bubble(t, func(t *testing.T, s *redistest.FakeServer) {
 				t.Cleanup(func() { time.Sleep(2 * time.Second) }) // the client's attempts to connect end before the bubble
 				p := redistest.NewProxy(t, s)

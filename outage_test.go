@@ -37,6 +37,7 @@ func eachOutage(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, p *r
 	t.Helper()
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				patient(t)
 				s := redistest.Fake(t)

@@ -94,6 +94,7 @@ func eachSilence(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, cli
 		"the subscription is held, then comes": (*redistest.Proxy).Freeze,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				patient(t)
 				s := redistest.Fake(t)
@@ -299,6 +300,7 @@ func TestManyWaitersDoNotSpin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				patient(t)
 				s := redistest.Fake(t)
