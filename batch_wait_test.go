@@ -15,6 +15,7 @@ import (
 
 // Every key of overlapping batches is loaded once in the fleet.
 func TestGetManyInTheFleet(t *testing.T) {
+	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const instances, each, step = 20, 200, 20
 		all := numbered(each + instances*step)

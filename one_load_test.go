@@ -12,7 +12,10 @@ import (
 )
 
 // I6: without faults there is one load per key and expiry in the fleet, refreshes included.
-func TestOneLoadPerExpiry(t *testing.T) { holds(t, oneLoadPerExpiry) }
+func TestOneLoadPerExpiry(t *testing.T) {
+	redistest.Long(t)
+	holds(t, oneLoadPerExpiry)
+}
 
 func oneLoadPerExpiry(t *testing.T, s redistest.Server) error {
 	for name, change := range map[string]func(*Options){
