@@ -57,11 +57,16 @@ func TestAddsDuringRebuilds(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		var mu sync.Mutex
 		var source []string // guarded by mu
+		written := make(chan struct{})
 		read := func(yield func(string) bool) {
 			mu.Lock()
 			keys := slices.Clone(source)
 			mu.Unlock()
-			time.Sleep(time.Millisecond) // what is written now is not read
+			select {
+			case <-written: // what is not read
+			case <-time.After(10 * time.Second):
+				t.Error("nobody writes")
+			}
 			for _, key := range keys {
 				if !yield(key) {
 					return
@@ -85,6 +90,10 @@ func TestAddsDuringRebuilds(t *testing.T) {
 					mu.Lock()
 					source = append(source, key)
 					mu.Unlock()
+					select {
+					case written <- struct{}{}:
+					default:
+					}
 					if err := f.Add(t.Context(), key); err != nil {
 						t.Error(err)
 						return
