@@ -201,6 +201,7 @@ func TestMaxLoadsDuringAnOutage(t *testing.T) {
 // closed connection before it writes (that of TLS).
 func TestClosedIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		patient(t)
 		s := redistest.Fake(t)
 		p := redistest.NewProxy(t, s)
 		c := open[string](t, p.Client(t, func(o *redis.Options) { o.MaxRetries = -1; o.MinIdleConns = 5 }))
