@@ -2,7 +2,8 @@
 #
 # Most of its time is that of compiling the tests, so steps share what they compile: vet, staticcheck and both steps with
 # the race detector take the tests behind the tag along, and only alone compiles without it, as a user does. All files
-# without the tag are built with it too. vet has run when tests do, so that these do not run it again.
+# without the tag are built with it too. vet and staticcheck leave the workspace: its other modules may raise a version
+# that the root has, and then all is compiled once more. vet has run when tests do, so that these do not run it again.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -30,8 +31,7 @@ gofmt:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
 
 vet:
-	$(call step,go vet work)
-	go vet -tags cluster work
+	@for m in $(MODULES); do printf '\n== go vet in %s\n' "$$m"; (cd "$$m" && GOWORK=off go vet -tags cluster ./...); done
 
 tidy-diff:
 	@for m in $(MODULES) ./tools; do printf '\n== go mod tidy -diff in %s\n' "$$m"; (cd "$$m" && GOWORK=off go mod tidy -diff); done
