@@ -139,6 +139,7 @@ func TestRefusal(t *testing.T) {
 // TestPassingRefusal: what Redis refuses for a while is waited for.
 func TestPassingRefusal(t *testing.T) {
 	redistest.Long(t)
+	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	rdb := s.Client(t)
 	l := newLocker(t, rdb, stockade.LockOptions{})

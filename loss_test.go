@@ -199,6 +199,7 @@ func TestEviction(t *testing.T) {
 // back by itself.
 func TestARestart(t *testing.T) {
 	redistest.Long(t)
+	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	caches := openAll(t, 3, func() redis.UniversalClient { return s.Client(t) }, func(o *Options) { o.RedisTimeout = 2 * testTimeout })
 	lag(t, caches[0], caches[1:], "first", 200*time.Millisecond, nil) // until all have subscribed

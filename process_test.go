@@ -262,7 +262,8 @@ func TestProcessesLoadOnce(t *testing.T) {
 // I6, of a load that takes longer than the lease.
 func TestProcessesLoadOnceThoughItTakesLong(t *testing.T) {
 	redistest.Long(t)
-	s := redistest.Real(t)
+	t.Parallel() // it waits most of the time
+	s := redistest.NewReal(t)
 	o := order{Key: "k", Callers: 50, Load: 5 * time.Second, Value: "v"}
 	var fleet []*member
 	for range 4 {
@@ -282,7 +283,8 @@ func TestProcessesLoadOnceThoughItTakesLong(t *testing.T) {
 // A holder that is killed delays the others by what is left of its lease, and their load.
 func TestAKilledHolder(t *testing.T) {
 	redistest.Long(t)
-	s := redistest.Real(t)
+	t.Parallel() // it waits most of the time
+	s := redistest.NewReal(t)
 	holder, waiter := spawnMember(t, s.Addr()), spawnMember(t, s.Addr())
 	holder.order(t, order{Key: "k", Callers: 1, Load: time.Minute, Value: "never"})
 	holder.began(t, "k")
@@ -304,7 +306,8 @@ func TestAKilledHolder(t *testing.T) {
 // I2: a holder that stood still for longer than its lease may not store what it loaded before.
 func TestAHolderThatStoodStill(t *testing.T) {
 	redistest.Long(t)
-	s := redistest.Real(t)
+	t.Parallel() // it waits most of the time
+	s := redistest.NewReal(t)
 	holder, waiter := spawnMember(t, s.Addr()), spawnMember(t, s.Addr())
 	holder.order(t, order{Key: "k", Callers: 10, Load: time.Second, Value: "old"})
 	holder.began(t, "k")

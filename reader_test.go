@@ -300,6 +300,7 @@ func TestNoReadIsForgotten(t *testing.T) {
 }
 
 func readAtRandom(t *testing.T, seed uint64) {
+	long := strings.Repeat("x", 1<<17)
 	c := open[string](t, redistest.Fake(t).Client(t))
 	n := c.nodes.single
 	n.obeys = seed%2 == 1 // then callers make trips themselves
@@ -323,7 +324,7 @@ func readAtRandom(t *testing.T, seed uint64) {
 		t.values = make([]any, len(t.names()))
 		for i, name := range t.names() {
 			if below(2) == 0 {
-				t.values[i] = name.(string) + strings.Repeat("x", below(1<<17))
+				t.values[i] = name.(string) + long[:below(len(long))]
 			}
 		}
 		return nil
