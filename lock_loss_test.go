@@ -89,7 +89,6 @@ func watchdogs() int {
 // would have expired, does not take it again, and the next fence is larger all the same (I2).
 func TestEvictedLocks(t *testing.T) {
 	redistest.Long(t)
-	t.Parallel() // it waits most of the time
 	const ttl = 1200 * time.Millisecond
 	s := redistest.NewReal(t)
 	admin := s.Client(t)

@@ -12,7 +12,6 @@ import (
 // I4: a step whose reply is lost is repeated, and nothing shows it: within the client, and by the cache.
 func TestLostReplies(t *testing.T) {
 	redistest.Long(t)
-	t.Parallel() // it waits most of the time
 	for _, step := range []string{"acquire", "renew", "commit", "touch", "drop", "fail", "release", "invalidate", "expire"} {
 		t.Run(step, func(t *testing.T) { holds(t, lostReplyOf(step)) })
 	}
