@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -75,94 +76,97 @@ func TestABatchDoesNotTakeAnOlderLoad(t *testing.T) {
 
 // I1, with Get, GetMany and Invalidate at random.
 func TestBatchesAmidInvalidations(t *testing.T) {
-	for seed := range 5 {
-		inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
-			rng := rand.New(rand.NewPCG(uint64(seed), 1))
-			var rmu sync.Mutex
-			rnd := func(n int) int { rmu.Lock(); defer rmu.Unlock(); return rng.IntN(n) }
-			keys := numbered(6)
-			var mu sync.Mutex
-			db := map[string]int{}
-			acked := map[string]int{}
-			var caches []*Cache[int]
-			for range 3 {
-				rdb := s.Client(t)
-				pause := func([]redis.Cmder, error) { time.Sleep(time.Duration(rnd(6)) * time.Millisecond) }
-				rdb.AddHook(around{pause, pause})
-				c, err := New[int](rdb, Options{Prefix: "test", TTL: 40 * time.Millisecond, MaxLoads: 1 + rnd(3), FailureBackoff: -1, LeaseTTL: 1000 * time.Millisecond})
-				if err != nil {
-					t.Fatal(err)
-				}
-				caches = append(caches, c)
-			}
-			var wg sync.WaitGroup
-			for range 12 {
-				wg.Go(func() {
-					for range 40 {
-						c := caches[rnd(3)]
-						switch rnd(5) {
-						case 0:
-							k := keys[rnd(6)]
-							mu.Lock()
-							db[k]++
-							v := db[k]
-							mu.Unlock()
-							if c.Invalidate(t.Context(), k) == nil {
-								mu.Lock()
-								acked[k] = max(acked[k], v)
-								mu.Unlock()
+	redistest.Long(t)
+	for seed := range uint64(5) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, s *redistest.FakeServer) { batchesAmidInvalidations(t, s, seed) })
+		})
+	}
+}
+
+func batchesAmidInvalidations(t *testing.T, s *redistest.FakeServer, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var rmu sync.Mutex
+	rnd := func(n int) int { rmu.Lock(); defer rmu.Unlock(); return rng.IntN(n) }
+	keys := numbered(6)
+	var mu sync.Mutex
+	db := map[string]int64{}
+	acked := map[string]int64{}
+	var caches []*Cache[int64]
+	for range 3 {
+		rdb := s.Client(t)
+		pause := func([]redis.Cmder, error) { time.Sleep(time.Duration(rnd(6)) * time.Millisecond) }
+		rdb.AddHook(around{pause, pause})
+		c, err := New[int64](rdb, Options{Prefix: "test", TTL: 40 * time.Millisecond, MaxLoads: 1 + rnd(3), FailureBackoff: -1, LeaseTTL: 1000 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		caches = append(caches, c)
+	}
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			for range 40 {
+				c := caches[rnd(3)]
+				switch rnd(5) {
+				case 0:
+					k := keys[rnd(6)]
+					mu.Lock()
+					db[k]++
+					v := db[k]
+					mu.Unlock()
+					if c.Invalidate(t.Context(), k) == nil {
+						mu.Lock()
+						acked[k] = max(acked[k], v)
+						mu.Unlock()
+					}
+				default:
+					some := slices.Clone(keys[rnd(4):])
+					floor := map[string]int64{}
+					mu.Lock()
+					for _, k := range some {
+						floor[k] = acked[k]
+					}
+					mu.Unlock()
+					load := func(_ context.Context, keys []string) (map[string]int64, error) {
+						time.Sleep(time.Duration(rnd(10)) * time.Millisecond)
+						m := map[string]int64{}
+						mu.Lock()
+						for _, k := range keys {
+							m[k] = db[k]
+						}
+						mu.Unlock()
+						time.Sleep(time.Duration(rnd(20)) * time.Millisecond)
+						return m, nil
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					if rnd(3) == 0 {
+						v, err := c.Get(ctx, some[0], BatchLoader[int64](load).one(some[0]))
+						if err != nil || v < floor[some[0]] {
+							t.Errorf("Get %s: %d, want at least %d, %v", some[0], v, floor[some[0]], err)
+						}
+					} else {
+						got, err := c.GetMany(ctx, some, load)
+						for _, k := range some {
+							if v, ok := got[k]; !ok || v < floor[k] {
+								t.Errorf("%s: %d %v, want at least %d, %v", k, v, ok, floor[k], err)
 							}
-						default:
-							some := slices.Clone(keys[rnd(4):])
-							floor := map[string]int{}
-							mu.Lock()
-							for _, k := range some {
-								floor[k] = acked[k]
-							}
-							mu.Unlock()
-							load := func(_ context.Context, keys []string) (map[string]int, error) {
-								time.Sleep(time.Duration(rnd(10)) * time.Millisecond)
-								m := map[string]int{}
-								mu.Lock()
-								for _, k := range keys {
-									m[k] = db[k]
-								}
-								mu.Unlock()
-								time.Sleep(time.Duration(rnd(20)) * time.Millisecond)
-								return m, nil
-							}
-							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-							if rnd(3) == 0 {
-								v, err := c.Get(ctx, some[0], BatchLoader[int](load).one(some[0]))
-								if err != nil || v < floor[some[0]] {
-									t.Errorf("seed %d: Get %s: %d, want at least %d, %v", seed, some[0], v, floor[some[0]], err)
-								}
-							} else {
-								got, err := c.GetMany(ctx, some, load)
-								for _, k := range some {
-									if v, ok := got[k]; !ok || v < floor[k] {
-										t.Errorf("seed %d: %s: %d %v, want at least %d, %v", seed, k, v, ok, floor[k], err)
-									}
-								}
-							}
-							cancel()
 						}
 					}
-				})
+					cancel()
+				}
 			}
-			wg.Wait()
-			for _, c := range caches {
-				_ = c.Close()
-				want(t, "permits", c.permits.TryAcquire(int64(c.opts.MaxLoads)), true)
-				want(t, "filling", int(c.filling.count.Load()), 0)
-				want(t, "refreshing", int(c.refreshing.count.Load()), 0)
-			}
-			want(t, "leases", leases(t, s), 0)
 		})
-		if t.Failed() {
-			return
-		}
 	}
+	wg.Wait()
+	for _, c := range caches {
+		_ = c.Close()
+		want(t, "permits", c.permits.TryAcquire(int64(c.opts.MaxLoads)), true)
+		want(t, "filling", int(c.filling.count.Load()), 0)
+		want(t, "refreshing", int(c.refreshing.count.Load()), 0)
+	}
+	want(t, "leases", leases(t, s), 0)
 }
 
 // Leases are renewed while a batch loads, and one that is lost is let go: who comes later starts anew at once.

@@ -49,8 +49,10 @@ func TestGetManyInAnOutage(t *testing.T) {
 
 // A large batch ends in time whichever step is frozen.
 func TestABatchOfManyKeysWhileRedisFreezes(t *testing.T) {
+	redistest.Long(t)
 	for _, what := range []string{"acquire", "commit", "renew"} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 				rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 				faults := redistest.NewFaults(t)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,10 @@ func TestCloseDuringLoadsAndWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		crash(t, s, other, "held", time.Minute) // elsewhere
-		time.Sleep(60 * time.Millisecond)
+		redistest.Eventually(t, 5*time.Second, "the value is stale", func() bool {
+			e, err := c.Lookup(t.Context(), "stale")
+			return err == nil && e.Source == Stale
+		})
 
 		obedient := func(ctx context.Context) (string, error) {
 			<-ctx.Done()
@@ -168,7 +172,12 @@ func TestCloseOnAFrozenServer(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(50 * time.Millisecond)
+	redistest.Eventually(t, 5*time.Second, "all wait for a trip", func() bool {
+		n := c.nodes.single
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.places) == 10
+	})
 	closing := time.Now()
 	returned := make(chan struct{})
 	go func() { _ = c.Close(); close(returned) }()
@@ -183,26 +192,35 @@ func TestCloseOnAFrozenServer(t *testing.T) {
 	s.Thaw(t)
 }
 
-// I10: Close and calls at the same moment.
+// I10: Close while calls are made again and again.
 func TestCloseAmongCalls(t *testing.T) {
 	s := redistest.Real(t)
 	for range 20 {
 		c := open[string](t, s.Client(t), func(o *Options) { o.RedisTimeout, o.LeaseTTL = 2*time.Second, 8*time.Second }) // on a busy machine too
 		var wg sync.WaitGroup
-		for i := range 20 {
-			for op, call := range everyCall(c) {
+		var made atomic.Int64
+		amid := make(chan struct{})
+		for op, call := range everyCall(c) {
+			for range 5 {
 				wg.Go(func() {
-					time.Sleep(time.Duration(i) * time.Millisecond)
-					switch err := call(t.Context()); {
-					case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrMiss):
-					default:
-						t.Errorf("%s: got %v", op, err)
+					for {
+						err := call(t.Context())
+						if made.Add(1) == 200 {
+							close(amid)
+						}
+						switch {
+						case err == nil, errors.Is(err, ErrMiss):
+						case errors.Is(err, ErrClosed):
+							return
+						default:
+							t.Errorf("%s: got %v", op, err)
+						}
 					}
 				})
 			}
 		}
 		for range 3 {
-			wg.Go(func() { time.Sleep(10 * time.Millisecond); _ = c.Close() })
+			wg.Go(func() { <-amid; _ = c.Close() })
 		}
 		wg.Wait()
 		want(t, "leases", leases(t, s), 0)

@@ -27,7 +27,7 @@ type product struct {
 
 type box[T any] struct{ Value T }
 
-// trip puts a value through Redis and back, by Set and by a load.
+// roundTrip puts a value through Redis and back, by Set and by a load.
 func roundTrip[T any](t *testing.T, s redistest.Server, v T, change ...func(*Options)) {
 	t.Helper()
 	c := open[T](t, s.Client(t), change...)
@@ -48,17 +48,15 @@ func roundTrip[T any](t *testing.T, s redistest.Server, v T, change ...func(*Opt
 	}
 }
 
+// A type of each kind: a struct, a pointer, a map, an interface, a number, a string, and bytes as they are.
 func TestAnyTypeIsStored(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
-		p := product{ID: 1, Name: "\xff", Tags: []string{}, Prices: map[string]float64{"€": 0.1}, Made: time.Unix(1, 2), Next: &product{Made: time.Unix(0, 0)}}
+		p := someProduct()
 		roundTrip(t, s, p)
 		roundTrip(t, s, &p)
 		roundTrip[*product](t, s, nil)
-		roundTrip(t, s, []product{p})
-		roundTrip(t, s, []*product{nil, {Made: time.Unix(3, 0)}})
-		roundTrip[[]string](t, s, nil)
-		roundTrip(t, s, map[int]string{-1: ""})
-		roundTrip[map[string]int](t, s, nil)
+		roundTrip(t, s, map[string]any{"a": "b"})
+		roundTrip[map[string]any](t, s, nil)
 		roundTrip(t, s, "")
 		roundTrip(t, s, strings.Repeat("x", 70000))
 		roundTrip(t, s, []byte{0, 1, 255})
@@ -66,20 +64,55 @@ func TestAnyTypeIsStored(t *testing.T) {
 		roundTrip[[]byte](t, s, nil)
 		roundTrip(t, s, make([]byte, 300))
 		roundTrip(t, s, make([]byte, 70000))
-		roundTrip(t, s, json.RawMessage(`{"a":1}`))
-		roundTrip(t, s, 0)
-		roundTrip(t, s, uint64(1<<63))
-		roundTrip(t, s, int8(-3))
-		roundTrip(t, s, 1.5)
-		roundTrip(t, s, true)
-		roundTrip(t, s, time.Unix(1700000000, 123456789))
-		roundTrip(t, s, time.Minute)
-		roundTrip(t, s, box[box[int]]{box[int]{7}})
-		roundTrip(t, s, [2]string{"a", "b"})
-		roundTrip(t, s, struct{}{})
+		roundTrip(t, s, int64(0))
 		roundTrip[any](t, s, nil)
 		roundTrip[any](t, s, "x")
 	})
+}
+
+func someProduct() product {
+	return product{ID: 1, Name: "\xff", Tags: []string{}, Prices: map[string]float64{"€": 0.1}, Made: time.Unix(1, 2), Next: &product{Made: time.Unix(0, 0)}}
+}
+
+// The format is all that a type meets on its way. A Cache of each of these types would take a minute to compile.
+func TestAnyTypeIsEncoded(t *testing.T) {
+	p := someProduct()
+	encoded(t, p)
+	encoded(t, &p)
+	encoded[*product](t, nil)
+	encoded(t, []product{p})
+	encoded(t, []*product{nil, {Made: time.Unix(3, 0)}})
+	encoded[[]string](t, nil)
+	encoded(t, map[int]string{-1: ""})
+	encoded[map[string]int](t, nil)
+	encoded(t, json.RawMessage(`{"a":1}`))
+	encoded(t, 0)
+	encoded(t, uint64(1<<63))
+	encoded(t, int8(-3))
+	encoded(t, 1.5)
+	encoded(t, true)
+	encoded(t, time.Unix(1700000000, 123456789))
+	encoded(t, time.Minute)
+	encoded(t, box[box[int]]{box[int]{7}})
+	encoded(t, [2]string{"a", "b"})
+	encoded(t, struct{}{})
+	encoded[any](t, nil)
+	encoded[any](t, "x")
+}
+
+// encoded puts a value through the stored form and back.
+func encoded[T any](t *testing.T, v T) {
+	t.Helper()
+	f := newFormat[T](nil)
+	h := head{token: newToken(), loadedAt: 1, freshUntil: 2, staleUntil: 3, cost: 4}
+	entry, err := f.encode(h, "tag", v)
+	if err != nil {
+		t.Fatalf("%T: %v", v, err)
+	}
+	e, err := f.decode(string(entry))
+	if err != nil || e.head != h || e.etag != "tag" || !reflect.DeepEqual(e.value, v) {
+		t.Errorf("%T: got %#v, %v, want %#v", v, e, err, v)
+	}
 }
 
 type jsonCodec struct{}

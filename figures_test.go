@@ -197,12 +197,12 @@ func benchmarkOutage(b *testing.B, lasts time.Duration, begin, end func(*rediste
 // invalidated and from another. b.N is the number of tries.
 func BenchmarkInvalidation(b *testing.B) {
 	s := redistest.Real(b)
-	one, other := open[int](b, s.Client(b)), open[int](b, s.Client(b))
-	now := 0
-	load := func(context.Context) (int, error) { return now, nil }
+	one, other := open[int64](b, s.Client(b)), open[int64](b, s.Client(b))
+	now := int64(0)
+	load := func(context.Context) (int64, error) { return now, nil }
 	staleOne, staleOther := 0, 0
 	for range b.N {
-		for _, c := range []*Cache[int]{one, other} {
+		for _, c := range []*Cache[int64]{one, other} {
 			if v, err := c.Get(b.Context(), "k", load); err != nil || v != now {
 				b.Fatal(v, err)
 			}
@@ -211,7 +211,7 @@ func BenchmarkInvalidation(b *testing.B) {
 		if err := one.Invalidate(b.Context(), "k"); err != nil {
 			b.Fatal(err)
 		}
-		for c, stale := range map[*Cache[int]]*int{one: &staleOne, other: &staleOther} {
+		for c, stale := range map[*Cache[int64]]*int{one: &staleOne, other: &staleOther} {
 			v, err := c.Get(b.Context(), "k", load)
 			if err != nil {
 				b.Fatal(err)

@@ -2,7 +2,6 @@ package stockade
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
-	"github.com/stockade-cache/stockade/internal/script"
 )
 
 var (
@@ -30,10 +28,14 @@ var (
 // I1: after every write that was acknowledged, reads return it or a later one, on any instance, through lost replies,
 // late and repeated requests, lost leases, evictions, flushed scripts and nodes that do not answer.
 func TestHistories(t *testing.T) {
+	redistest.Long(t)
 	for seed := *firstHistory; seed < *firstHistory+uint64(*histories); seed++ {
-		if err := playInBubble(t, newPlan(seed)); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			if err := playInBubble(t, newPlan(seed)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -43,6 +45,7 @@ func playInBubble(t *testing.T, p plan) (err error) {
 }
 
 func TestHistoriesOnARealServer(t *testing.T) {
+	redistest.Long(t)
 	for seed := range uint64(3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			if err := play(t, redistest.Real(t), newPlan(seed)); err != nil {
@@ -323,292 +326,4 @@ func watchExpiries(h *history, admin *redis.Client, p plan) (stop func()) {
 		}
 	})
 	return func() { close(done); wg.Wait(); look() }
-}
-
-// reader is a client that reads.
-type reader struct {
-	h      *history
-	db     *database
-	plan   plan
-	client int
-	cache  *Cache[int64]
-	rand   *rand.Rand
-}
-
-var errLoad = errors.New("the database is busy")
-
-// before returns a random time below d.
-func before(r *rand.Rand, d time.Duration) time.Duration {
-	return time.Duration(r.Int64N(int64(d) + 1))
-}
-
-func (r *reader) run() {
-	for range r.plan.reads {
-		time.Sleep(before(r.rand, 20*time.Millisecond))
-		r.h.record(r.client, func() (any, any) {
-			ctx, cancel := context.Background(), func() {}
-			if r.rand.IntN(8) == 0 {
-				ctx, cancel = context.WithTimeout(ctx, before(r.rand, 50*time.Millisecond))
-			}
-			defer cancel()
-			e, err := r.read(ctx)
-			switch {
-			case err == nil:
-				return read{}, seen{e.Value, e.Source}
-			case errors.Is(err, ErrNotFound):
-				return read{}, seen{absent, e.Source}
-			}
-			return nil, nil // an error says nothing about the key
-		})
-	}
-}
-
-func (r *reader) read(ctx context.Context) (Entry[int64], error) {
-	think, linger := before(r.rand, r.plan.load/2), before(r.rand, r.plan.load/2)
-	fails, noStore, validates := r.rand.Float64() < r.plan.failures, r.rand.IntN(10) == 0, r.rand.IntN(2) == 0
-	if r.rand.IntN(4) == 0 {
-		return r.cache.Lookup(ctx, "k")
-	}
-	if r.plan.opts.WhenRedisFails == ReturnError && r.rand.IntN(3) == 0 { // for GetMany does not tell the Source
-		return r.readMany(ctx, think, linger, fails)
-	}
-	return r.cache.Fetch(ctx, "k", func(ctx context.Context, old *Entry[int64]) (Entry[int64], error) {
-		time.Sleep(think)
-		v, err := r.db.read()
-		time.Sleep(linger)
-		tag := strconv.FormatInt(v, 10)
-		switch {
-		case fails:
-			err = errLoad
-		case err == nil && validates && old != nil && old.ETag == tag:
-			err = ErrNotModified
-		}
-		return Entry[int64]{Value: v, ETag: tag, NoStore: noStore}, err
-	})
-}
-
-// readMany reads the key in a batch with another, whose value is 0.
-func (r *reader) readMany(ctx context.Context, think, linger time.Duration, fails bool) (Entry[int64], error) {
-	values, err := r.cache.GetMany(ctx, []string{"other", "k"}, func(_ context.Context, keys []string) (map[string]int64, error) {
-		values := map[string]int64{}
-		time.Sleep(think)
-		for _, key := range keys {
-			if key == "other" {
-				values[key] = 0
-			} else if v, err := r.db.read(); err == nil {
-				values[key] = v
-			}
-		}
-		time.Sleep(linger)
-		if fails {
-			return values, errLoad
-		}
-		return values, nil
-	})
-	var failed *KeysError
-	if errors.As(err, &failed) && failed.Errs["k"] != nil {
-		return Entry[int64]{}, failed.Errs["k"]
-	}
-	v, ok := values["k"]
-	if !ok {
-		return Entry[int64]{}, ErrNotFound
-	}
-	return Entry[int64]{Value: v}, nil
-}
-
-// writer is a client that writes the database and then tells the cache, until that acknowledges it.
-type writer struct {
-	h      *history
-	db     *database
-	plan   plan
-	client int
-	caches []*Cache[int64]
-	rand   *rand.Rand
-}
-
-func (w *writer) run() {
-	ctx := context.Background()
-	for range w.plan.writes {
-		time.Sleep(before(w.rand, 60*time.Millisecond))
-		var version int64
-		w.h.record(w.client, func() (any, any) {
-			version = w.db.write()
-			return written{version}, nil
-		})
-		time.Sleep(before(w.rand, 5*time.Millisecond))
-		w.h.record(w.client, func() (any, any) {
-			for {
-				cache := w.caches[w.rand.IntN(len(w.caches))]
-				var err error
-				if w.plan.sets && !w.db.isAbsent(version) {
-					err = cache.Set(ctx, "k", version)
-				} else {
-					err = cache.Invalidate(ctx, "k")
-				}
-				if err == nil {
-					return acked{version}, nil
-				}
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
-}
-
-// chaos is what happens to the clients of a history, and to the server.
-type chaos struct {
-	plan    plan
-	rand    *rand.Rand
-	caches  []*Cache[int64]
-	proxies []*redistest.Proxy
-	faults  []*redistest.Faults
-	copies  *copies
-
-	done chan struct{}
-	wg   sync.WaitGroup
-}
-
-func newChaos(t *testing.T, s redistest.Server, p plan) *chaos {
-	c := &chaos{plan: p, rand: rand.New(rand.NewPCG(p.seed, 1000)), done: make(chan struct{})}
-	c.copies = &copies{to: s.Client(t), rand: rand.New(rand.NewPCG(p.seed, 1001))}
-	for range p.instances {
-		proxy, faults := redistest.NewProxy(t, s), redistest.NewFaults(t)
-		rdb := proxy.Client(t, func(o *redis.Options) {
-			if p.impatient {
-				o.ReadTimeout, o.MinRetryBackoff, o.MaxRetryBackoff = 4*time.Millisecond, -1, -1
-			}
-		})
-		rdb.AddHook(faults)
-		if p.faults {
-			rdb.AddHook(c.copies)
-		}
-		c.proxies, c.faults = append(c.proxies, proxy), append(c.faults, faults)
-		c.caches = append(c.caches, open[int64](t, rdb, func(o *Options) { *o = p.opts }))
-	}
-	return c
-}
-
-// run lets things happen until stop.
-func (c *chaos) run(admin *redis.Client) {
-	c.wg.Go(func() {
-		for {
-			select {
-			case <-c.done:
-				return
-			case <-time.After(before(c.rand, 20*time.Millisecond)):
-				c.strike(admin)
-			}
-		}
-	})
-}
-
-func (c *chaos) strike(admin *redis.Client) {
-	ctx := context.Background()
-	i := c.rand.IntN(len(c.caches))
-	cache, proxy, faults := c.caches[i], c.proxies[i], c.faults[i]
-	later := func(d time.Duration, f func()) {
-		c.wg.Go(func() {
-			select {
-			case <-time.After(d):
-			case <-c.done:
-			}
-			f()
-		})
-	}
-	isStep := redistest.Named("evalsha", "eval")
-	switch c.rand.IntN(12) {
-	case 0:
-		faults.LoseReply(1, redistest.Any)
-	case 1:
-		faults.LoseReply(1, isStep)
-	case 2:
-		proxy.DropReplies(1, isStep)
-	case 3:
-		proxy.Freeze()
-		later(before(c.rand, c.plan.freeze), proxy.Thaw)
-	case 4:
-		proxy.Delay(before(c.rand, 4*time.Millisecond))
-		later(before(c.rand, 30*time.Millisecond), func() { proxy.Delay(0) })
-	case 5:
-		_, release := faults.Block(isStep)
-		later(before(c.rand, 60*time.Millisecond), release)
-	case 6:
-		faults.Delay(1, redistest.Any, before(c.rand, 15*time.Millisecond))
-	case 7:
-		proxy.Cut()
-	case 8:
-		admin.Del(ctx, cache.names("k").Lease)
-	case 9:
-		admin.Del(ctx, cache.names("k").Value)
-	case 10:
-		admin.ScriptFlush(ctx)
-	case 11:
-		_ = cache.Expire(ctx, "k")
-	}
-}
-
-// stop ends all faults.
-func (c *chaos) stop() {
-	close(c.done)
-	c.wg.Wait()
-	for i := range c.caches {
-		c.faults[i].Clear()
-		c.proxies[i].DropReplies(0, nil)
-	}
-}
-
-// close ends what is left of the clients.
-func (c *chaos) close() {
-	for _, cache := range c.caches {
-		_ = cache.Close()
-	}
-	c.copies.Wait()
-}
-
-// copies is a hook that sends some steps once more, some time later, as a network or a client that repeats may do.
-// A Set is not repeated by anybody.
-type copies struct {
-	to *redis.Client
-	sync.WaitGroup
-
-	mu   sync.Mutex
-	rand *rand.Rand // guarded by mu
-}
-
-func (c *copies) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *copies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.copy(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *copies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (c *copies) copy(cmd redis.Cmder) {
-	if step := script.StepOf(words(cmd)); step == "" || step == "set" {
-		return
-	}
-	c.mu.Lock()
-	often, after := c.rand.IntN(4) == 0, before(c.rand, 12*time.Millisecond)
-	c.mu.Unlock()
-	if !often {
-		return
-	}
-	args := cmd.Args()
-	c.Go(func() {
-		time.Sleep(after)
-		c.to.Do(context.Background(), args...)
-	})
-}
-
-// words are the name of a command, and of the script that it runs.
-func words(cmd redis.Cmder) []string {
-	var list []string
-	for _, arg := range cmd.Args()[:min(len(cmd.Args()), 2)] {
-		list = append(list, fmt.Sprint(arg))
-	}
-	return list
 }

@@ -18,6 +18,7 @@ import (
 
 // TestFrozenRedis holds I8: with a client that waits for 20 s, every call ends with its context.
 func TestFrozenRedis(t *testing.T) {
+	redistest.Long(t)
 	s := redistest.NewReal(t)
 	l := newLocker(t, s.Client(t), stockade.LockOptions{TTL: 4 * time.Second})
 	k := tryLock(t, l)
@@ -137,6 +138,8 @@ func TestRefusal(t *testing.T) {
 
 // TestPassingRefusal: what Redis refuses for a while is waited for.
 func TestPassingRefusal(t *testing.T) {
+	redistest.Long(t)
+	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	rdb := s.Client(t)
 	l := newLocker(t, rdb, stockade.LockOptions{})

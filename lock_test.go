@@ -251,10 +251,15 @@ func TestNilLock(t *testing.T) {
 // TestRandomHolders takes and releases many times, under watchdogs that are busy: two holders never meet, no renewal
 // follows a release, and nothing is left.
 func TestRandomHolders(t *testing.T) {
+	redistest.Long(t)
 	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
 		bubble(t, func(t *testing.T, s *redistest.FakeServer) { testRandomHolders(t, s, 800, 40*time.Millisecond, 0.5) })
 	})
-	t.Run("real", func(t *testing.T) { testRandomHolders(t, redistest.Real(t), 10000, 2*time.Second, 0.001) })
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		testRandomHolders(t, redistest.NewReal(t), 10000, 2*time.Second, 0.001)
+	})
 }
 
 // testRandomHolders has 16 callers take locks that last ttl, some of them (long) until a renewal.

@@ -20,6 +20,7 @@ import (
 
 // TestWaitersDoNotSpin: whatever happens to all that waiters wait for at once, they do not ask without pause (I12).
 func TestWaitersDoNotSpin(t *testing.T) {
+	redistest.Long(t)
 	const waiters, lasts = 40, 3 * time.Second
 	again := func(every time.Duration, what func()) {
 		for range lasts / every {
@@ -52,6 +53,7 @@ func TestWaitersDoNotSpin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			bubble(t, func(t *testing.T, s *redistest.FakeServer) {
 				t.Cleanup(func() { time.Sleep(2 * time.Second) }) // the client's attempts to connect end before the bubble
 				p := redistest.NewProxy(t, s)

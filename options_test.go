@@ -53,17 +53,17 @@ func TestBadOptions(t *testing.T) {
 		{Options{Prefix: "p", Local: LocalOptions{Entries: 1, TTL: math.MaxInt64}}, "Local.TTL", "2562047h"},
 		{Options{Prefix: "p", Local: LocalOptions{TTL: time.Minute}}, "Local.TTL", "1m0s"},
 	} {
-		_, err := New[int](rdb, c.opts)
+		_, err := New[string](rdb, c.opts)
 		if err == nil || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), c.value) {
 			t.Errorf("%+v: got %v, want an error that names %s and %s", c.opts, err, c.field, c.value)
 		}
 	}
 	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
-		if _, err := New[int](rdb, Options{Prefix: "p"}); err == nil {
+		if _, err := New[string](rdb, Options{Prefix: "p"}); err == nil {
 			t.Errorf("a nil %T was taken", rdb)
 		}
 	}
-	if _, err := New[int](rdb, Options{Prefix: "p", TTL: time.Millisecond, RedisTimeout: time.Millisecond}); err != nil {
+	if _, err := New[string](rdb, Options{Prefix: "p", TTL: time.Millisecond, RedisTimeout: time.Millisecond}); err != nil {
 		t.Errorf("the smallest TTL: %v", err)
 	}
 }

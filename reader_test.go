@@ -290,57 +290,64 @@ func TestACallersTripEnds(t *testing.T) {
 
 // Nobody waits for a trip that never leaves: a bubble ends with a deadlock when somebody does.
 func TestNoReadIsForgotten(t *testing.T) {
+	redistest.Long(t)
 	for seed := range uint64(50) {
-		synctest.Test(t, func(t *testing.T) {
-			c := open[string](t, redistest.Fake(t).Client(t))
-			n := c.nodes.single
-			n.obeys = seed%2 == 1 // then callers make trips themselves
-			random := rand.New(rand.NewPCG(seed, 0))
-			var mu sync.Mutex // guards random
-			below := func(limit int) int {
-				mu.Lock()
-				defer mu.Unlock()
-				return random.IntN(limit)
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { readAtRandom(t, seed) })
+		})
+	}
+}
+
+func readAtRandom(t *testing.T, seed uint64) {
+	long := strings.Repeat("x", 1<<17)
+	c := open[string](t, redistest.Fake(t).Client(t))
+	n := c.nodes.single
+	n.obeys = seed%2 == 1 // then callers make trips themselves
+	random := rand.New(rand.NewPCG(seed, 0))
+	var mu sync.Mutex // guards random
+	below := func(limit int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(limit)
+	}
+	n.fly = func(_ context.Context, t *trip) error {
+		time.Sleep(time.Duration(below(3)) * time.Millisecond)
+		switch below(60) {
+		case 0:
+			return errors.New("ERR refused")
+		case 1:
+			time.Sleep(2 * testTimeout) // given up
+		case 2:
+			return timeoutError{}
+		}
+		t.values = make([]any, len(t.names()))
+		for i, name := range t.names() {
+			if below(2) == 0 {
+				t.values[i] = name.(string) + long[:below(len(long))]
 			}
-			n.fly = func(_ context.Context, t *trip) error {
-				time.Sleep(time.Duration(below(3)) * time.Millisecond)
-				switch below(60) {
-				case 0:
-					return errors.New("ERR refused")
-				case 1:
-					time.Sleep(2 * testTimeout) // given up
-				case 2:
-					return timeoutError{}
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	for range 1 + below(100) {
+		wg.Go(func() {
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+below(500))*time.Millisecond)
+				key := strconv.Itoa(below(1 + below(100)))
+				if v, _, err := n.get(ctx, key, below(2) == 0); err == nil && v != "" && !strings.HasPrefix(v, key) {
+					t.Errorf("%s: got %.10q", key, v)
 				}
-				t.values = make([]any, len(t.names()))
-				for i, name := range t.names() {
-					if below(2) == 0 {
-						t.values[i] = name.(string) + strings.Repeat("x", below(1<<17))
-					}
-				}
-				return nil
-			}
-			var wg sync.WaitGroup
-			for range 1 + below(100) {
-				wg.Go(func() {
-					for range 20 {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+below(500))*time.Millisecond)
-						key := strconv.Itoa(below(1 + below(100)))
-						if v, _, err := n.get(ctx, key, below(2) == 0); err == nil && v != "" && !strings.HasPrefix(v, key) {
-							t.Errorf("%s: got %.10q", key, v)
-						}
-						cancel()
-					}
-				})
-			}
-			wg.Wait()
-			time.Sleep(time.Minute) // callers left before their trips were back
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			if len(n.places) != 0 || len(n.gathering) != 0 || n.keysOut != 0 || len(n.out) != 0 || n.called || n.idle != n.flushers {
-				t.Errorf("seed %d: %d places, %d gather, %d keys and %d trips out, called %v, %d of %d flushers idle",
-					seed, len(n.places), len(n.gathering), n.keysOut, len(n.out), n.called, n.idle, n.flushers)
+				cancel()
 			}
 		})
+	}
+	wg.Wait()
+	time.Sleep(time.Minute) // callers left before their trips were back
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.places) != 0 || len(n.gathering) != 0 || n.keysOut != 0 || len(n.out) != 0 || n.called || n.idle != n.flushers {
+		t.Errorf("%d places, %d gather, %d keys and %d trips out, called %v, %d of %d flushers idle",
+			len(n.places), len(n.gathering), n.keysOut, len(n.out), n.called, n.idle, n.flushers)
 	}
 }

@@ -63,6 +63,7 @@ func openAll(t testing.TB, n int, client func() redis.UniversalClient, change ..
 }
 
 func TestWaitersAreWoken(t *testing.T) {
+	redistest.Long(t)
 	s := redistest.Real(t)
 	caches := openAll(t, 10, func() redis.UniversalClient { return s.Client(t) })
 	lag(t, caches[0], caches[1:], "first", 200*time.Millisecond, nil) // until all have subscribed
@@ -94,6 +95,7 @@ func eachSilence(t *testing.T, f func(t *testing.T, s *redistest.FakeServer, cli
 		"the subscription is held, then comes": (*redistest.Proxy).Freeze,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				patient(t)
 				s := redistest.Fake(t)
@@ -117,6 +119,7 @@ func (c twoWays) Subscribe(ctx context.Context, channels ...string) *redis.PubSu
 
 // I8, I12: a wake that is lost prolongs a wait by at most one poll, and a waiter does not ask more often for it.
 func TestLostWakes(t *testing.T) {
+	redistest.Long(t)
 	eachSilence(t, func(t *testing.T, s *redistest.FakeServer, client func() redis.UniversalClient, silence func()) {
 		caches := openAll(t, 3, client)
 		lag(t, caches[0], caches[1:], "first", time.Second, nil)
@@ -138,6 +141,7 @@ func TestLostWakes(t *testing.T) {
 
 // A subscription that is killed while the lease is given back.
 func TestASubscriptionThatIsKilledAtTheRelease(t *testing.T) {
+	redistest.Long(t)
 	s := redistest.Real(t)
 	admin := s.Client(t)
 	caches := openAll(t, 5, func() redis.UniversalClient { return s.Client(t) })
@@ -275,6 +279,7 @@ func TestAWakeThatSomebodyElseWon(t *testing.T) {
 
 // I12: whatever happens at once to all that many wait for, they do not ask without pause.
 func TestManyWaitersDoNotSpin(t *testing.T) {
+	redistest.Long(t)
 	const waiters, lasts = 40, 3 * time.Second
 	again := func(every time.Duration, what func()) {
 		for range lasts / every {
@@ -299,6 +304,7 @@ func TestManyWaitersDoNotSpin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				patient(t)
 				s := redistest.Fake(t)
@@ -338,6 +344,7 @@ func TestManyWaitersDoNotSpin(t *testing.T) {
 
 // What Redis forgets of the leases that many wait for must not make them ask without end.
 func TestFlushUnderManyWaiters(t *testing.T) {
+	redistest.Long(t)
 	s := redistest.Real(t)
 	const keys = 1000
 	most := func(o *Options) {
