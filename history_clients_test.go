@@ -96,7 +96,11 @@ func (r *reader) readMany(ctx context.Context, think, linger time.Duration, fail
 	if !ok {
 		return Entry[int64]{}, ErrNotFound
 	}
-	return Entry[int64]{Value: v}, nil
+	e := Entry[int64]{Value: v}
+	if r.plan.opts.Local.Entries > 0 {
+		e.Source = Local // it may be
+	}
+	return e, nil
 }
 
 // writer is a client that writes the database and then tells the cache, until that acknowledges it.

@@ -71,6 +71,7 @@ type plan struct {
 	faults    bool
 	freeze    time.Duration // the longest
 	impatient bool          // the client gives a command up, and repeats it, before the cache does
+	lag       time.Duration // how old a value may be that a process has without asking Redis
 }
 
 // newPlan draws a plan whose leases are short against its loads, so that many are lost.
@@ -86,6 +87,10 @@ func newPlan(seed uint64) plan {
 		p.writers = 1
 	}
 	fails := RedisFailure(r.IntN(2))
+	tiers := r.IntN(4)
+	if tiers == 1 {
+		p.absent = false
+	}
 	if p.absent {
 		fails = ReturnError // an error has no Source
 	}
@@ -94,6 +99,14 @@ func newPlan(seed uint64) plan {
 		TTL: pick(10, 50, 1000) * time.Millisecond, StaleFor: pick(-1, 50*time.Millisecond), KeepFor: pick(-1, 50*time.Millisecond),
 		Jitter: 0.5, EarlyRefresh: float64(1 - 2*r.IntN(2)), AbsentTTL: pick(-1, 20*time.Millisecond),
 		FailureBackoff: pick(-1, 5*time.Millisecond), WhenRedisFails: fails,
+	}
+	p.lag = memoryTTL + p.load
+	switch tiers {
+	case 0: // one process with a local tier: it knows of all changes
+		p.instances, p.lag, p.opts.Local.Entries = 1, 0, 10
+	case 1: // several
+		p.opts.Local.Entries = 10
+		p.lag += p.opts.TTL + max(p.opts.StaleFor, 0) + p.opts.LoadTimeout
 	}
 	return p
 }
@@ -166,7 +179,8 @@ func modelOf(d *database) porcupine.Model {
 // history is what has happened so far.
 type history struct {
 	clock atomic.Int64  // counts, since in one instant of a bubble much happens
-	local time.Duration // how old a value may be that a process remembers while it does not reach Redis
+	local time.Duration // how old a value may be that a process has without asking Redis
+	stale bool          // a stale value may be such a one
 
 	mu     sync.Mutex
 	ops    []porcupine.Operation // guarded by mu
@@ -191,7 +205,7 @@ func (h *history) record(client int, call func() (input, output any)) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if out, ok := output.(seen); ok && out.source == Local {
+	if out, ok := output.(seen); ok && (out.source == Local || out.source == Stale && h.stale) {
 		begun = h.sinceLocked(begun.at.Add(-h.local))
 	}
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: input, Call: begun.clock, Output: output, Return: h.clock.Add(1)})
@@ -241,7 +255,7 @@ func (h *history) explain() string {
 
 // play makes a history and judges it.
 func play(t *testing.T, s redistest.Server, p plan) error {
-	h, db := &history{local: memoryTTL + p.load}, &database{absent: p.absent}
+	h, db := &history{local: p.lag, stale: p.opts.Local.Entries > 0}, &database{absent: p.absent}
 	db.version.Store(firstVersion)
 	p.opts.Observer.Load = stampsOf(h)
 	c := newChaos(t, s, p)
