@@ -303,6 +303,43 @@ func TestClusterMasterKilled(t *testing.T) {
 	wg.Wait()
 }
 
+// Messages cross the nodes of a cluster, and the subscription survives the death of the node that it was made on.
+func TestClusterLocalTiers(t *testing.T) {
+	servers := redistest.Cluster(t)
+	caches := openAll(t, 3, func() redis.UniversalClient { return servers.Client(t) }, withLocal, func(o *Options) {
+		o.RedisTimeout, o.LeaseTTL = time.Second, 4*time.Second // a busy machine is no failure
+	})
+	cohere(t, caches, shortKeys())
+	servers.Master(t, "test:wake").Kill()
+	redistest.Eventually(t, 60*time.Second, "a replica has taken over", func() bool {
+		for _, key := range shortKeys() {
+			for _, c := range caches {
+				if c.Set(t.Context(), key, "v") != nil || !c.local.live.Load() {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	cohere(t, caches, shortKeys())
+}
+
+func TestSentinelLocalTiers(t *testing.T) {
+	servers := redistest.Sentinel(t, 1)
+	caches := openAll(t, 2, func() redis.UniversalClient { return servers.Client(t) }, withLocal)
+	cohere(t, caches, []string{"a", "b"})
+	servers.Master(t).Kill()
+	redistest.Eventually(t, 60*time.Second, "the replica has taken over", func() bool {
+		for _, c := range caches {
+			if c.Set(t.Context(), "a", "v") != nil || !c.local.live.Load() {
+				return false
+			}
+		}
+		return true
+	})
+	cohere(t, caches, []string{"a", "b"})
+}
+
 // A failover by Sentinel: it works again by itself.
 func TestSentinelFailover(t *testing.T) {
 	servers := redistest.Sentinel(t, 1)
