@@ -8,15 +8,17 @@
 // # Consistency
 //
 // A value whose load began before an acknowledged [Cache.Invalidate] is never stored after it and never returned to a
-// read that began after it, on any instance. A TTL is an upper bound: jitter only shortens it. Values that concurrent
-// callers of one key get are shared: treat them as read-only, or give T a method Clone() T, which is then called for
-// every caller.
+// read that began after it, on any instance; with [Options.Local], on another instance once it has heard of it, which
+// takes about a round trip. A TTL is an upper bound: jitter only shortens it. Values that concurrent callers of one key
+// get, and those in the local tier, are shared: treat them as read-only, or give T a method Clone() T, which is then
+// called for every caller.
 //
 // # When Redis is down
 //
 // Calls stop waiting for a node that does not answer, and load locally, one load a key and process, remembered for a
-// second; or they return [ErrRedis], by [Options.WhenRedisFails]. It works again by itself. A process that alone has lost
-// Redis does not hear of invalidations elsewhere: what it remembers may be a second old. With [ReturnError] nothing is remembered.
+// second; or they return [ErrRedis], by [Options.WhenRedisFails]: with [ReturnError] nothing is remembered. What the local
+// tier has is served first. It works again by itself. A process that alone has lost Redis does not hear of invalidations
+// elsewhere: what it remembers may be a second old, and what the local tier has as old as TTL + StaleFor.
 //
 // # Locks and fencing
 //

@@ -27,6 +27,7 @@ type localEntry[T any] struct {
 	at    time.Duration // local time
 	now   int64         // the server's at that moment, µs
 	until time.Duration // local time until which it is served without asking Redis
+	half  time.Duration // local time before which no hit elects a refresh
 }
 
 func newLocal[T any](opts LocalOptions) *local[T] {
@@ -81,9 +82,9 @@ func (e *localEntry[T]) serve(c *Cache[T], now time.Duration) (_ Entry[T], renew
 		c.stats.absent.Add(1)
 		return Entry[T]{}, false, c.notFound
 	}
-	c.stats.local.Add(1)
+	c.stats.local.add()
 	us := e.server(now)
-	renew = elected(us, e.begin(), e.freshUntil*1000, e.cost, c.policy.EarlyRefresh, rand.Float64())
+	renew = now >= e.half && elected(us, e.begin(), e.freshUntil*1000, e.cost, c.policy.EarlyRefresh, rand.Float64())
 	return c.share(Entry[T]{Value: e.value, ETag: e.etag, Source: Local, Age: e.age(us / 1000)}), renew, nil
 }
 
@@ -97,7 +98,8 @@ func (l *local[T]) keep(key string, s stored[T], number uint64, clock *clock) {
 	if !known {
 		return
 	}
-	e := localEntry[T]{stored: s, at: at, now: now, until: at + time.Duration(s.freshUntil*1000-now)*time.Microsecond}
+	local := func(us int64) time.Duration { return at + time.Duration(us-now)*time.Microsecond }
+	e := localEntry[T]{stored: s, at: at, now: now, until: local(s.freshUntil * 1000), half: local((s.begin() + s.freshUntil*1000) / 2)}
 	if l.ttl > 0 {
 		e.until = min(e.until, at+l.ttl)
 	}
@@ -162,7 +164,7 @@ func (c *core[T]) changes() {
 func (c *core[T]) recall(key string) (e Entry[T], err error, ok bool) {
 	if e, err, ok := c.memory.recall(key); ok {
 		if err == nil {
-			c.stats.local.Add(1)
+			c.stats.local.add()
 		}
 		return e, err, true
 	}
@@ -178,7 +180,7 @@ func (c *core[T]) recall(key string) (e Entry[T], err error, ok bool) {
 	case saw.state == stale:
 		c.stats.stale.Add(1)
 	default:
-		c.stats.local.Add(1)
+		c.stats.local.add()
 	}
 	return saw.entry(), nil, true
 }
