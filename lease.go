@@ -141,9 +141,6 @@ func (f *flight[T]) renew(l lease) script.Status {
 // begin asks the Guard and runs the loader.
 func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 	old := f.saw.old()
-	if old != nil {
-		*old = f.share(*old) // the value may be stored again
-	}
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer[T], err error) {
 		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
@@ -151,6 +148,9 @@ func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 		}
 		if err := context.Cause(ctx); err != nil {
 			return a, err
+		}
+		if old != nil {
+			*old = f.share(*old) // the value may be stored again
 		}
 		f.stats.loads.Add(1)
 		a.entry, err = f.load.load(ctx, old)
