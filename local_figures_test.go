@@ -77,7 +77,7 @@ func TestALocalTTLAboveFreshness(t *testing.T) {
 		time.Sleep(time.Minute - time.Millisecond)
 		wantEntry(t, "fresh", c, "k", "v", Local)
 		time.Sleep(2 * time.Millisecond)
-		e, err := c.Lookup(t.Context(), "k")
+		e, err := c.Fetch(t.Context(), "k", func(context.Context, *Entry[string]) (Entry[string], error) { return Entry[string]{Value: "v"}, nil })
 		wantAge(t, e, err, Stale, time.Minute)
 	})
 }
