@@ -223,7 +223,11 @@ func (c *core[T]) lookMany(ctx context.Context, keys []string) []looked[T] {
 		number := c.asks()
 		replies := n.getMany(ctx, asked)
 		for j, i := range group {
-			if list[i].err = replies[j].err; list[i].err != nil || !replies[j].found {
+			if list[i].err = replies[j].err; list[i].err != nil {
+				continue
+			}
+			if !replies[j].found {
+				c.local.gone(keys[i], number)
 				continue
 			}
 			list[i].sight, list[i].err = c.took(n, keys[i], replies[j].value, number)

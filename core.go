@@ -129,8 +129,12 @@ func (c *core[T]) look(ctx context.Context, key string, hint bool) (sight[T], er
 	}
 	asked := c.asks()
 	value, found, err := n.get(ctx, name, hint)
-	if err != nil || !found {
+	if err != nil {
 		return sight[T]{}, err
+	}
+	if !found {
+		c.local.gone(key, asked)
+		return sight[T]{}, nil
 	}
 	return c.took(n, key, value, asked)
 }
@@ -155,6 +159,8 @@ func (c *core[T]) took(n *node, key, value string, asked uint64) (sight[T], erro
 	saw := c.judge(value, now/1000)
 	if saw.state == fresh || saw.state == stale {
 		c.local.keep(key, saw.stored, asked, n.clock)
+	} else {
+		c.local.gone(key, asked)
 	}
 	return saw, nil
 }

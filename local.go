@@ -42,11 +42,12 @@ func (l *local[T]) get(key string) (e *localEntry[T], now time.Duration) {
 	if l == nil {
 		return nil, 0
 	}
+	live := l.live.Load() // before: when it comes up, what is not to be trusted goes first
 	if e = l.tier.Get(key); e == nil {
 		return nil, 0
 	}
 	now = time.Since(l.start)
-	if now >= e.until || now-e.at >= deafTTL && !l.live.Load() {
+	if now >= e.until || now-e.at >= deafTTL && !live {
 		return nil, 0
 	}
 	return e, now
@@ -104,6 +105,14 @@ func (l *local[T]) keep(key string, s stored[T], number uint64, clock *clock) {
 		e.until = min(e.until, at+l.ttl)
 	}
 	l.tier.Put(key, e, number)
+}
+
+// gone drops what was read before a read that found nothing to be served: nobody may have heard of the change. number is
+// that of this read.
+func (l *local[T]) gone(key string, number uint64) {
+	if l != nil && l.tier.Get(key) != nil {
+		l.tier.Put(key, localEntry[T]{}, number) // is over, and keeps out what was read before
+	}
 }
 
 // forget drops keys that have changed, at a number that was taken after that.

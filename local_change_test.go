@@ -204,6 +204,20 @@ func TestFillsThatChangesOvertake(t *testing.T) {
 		})
 		return values["k"], err
 	}
+	// The tier has a value that another process has refreshed.
+	elected := func(c *Cache[string]) {
+		c.local.tier.Put("k", localEntry[string]{stored: stored[string]{head: head{token: newToken(), cost: 1}}, now: 10_000, until: time.Hour}, c.seq.Add(1))
+	}
+	elects := func(c *Cache[string], db *variable) (string, error) {
+		elected(c)
+		_, _ = get(c, db)
+		return *db.Load(), nil
+	}
+	electsMany := func(c *Cache[string], db *variable) (string, error) {
+		elected(c)
+		_, _ = many(c, db)
+		return *db.Load(), nil
+	}
 	for name, r := range map[string]reader{
 		"hit":            {true, redistest.Named("get"), get},
 		"load":           {false, runs("commit"), get},
@@ -213,6 +227,8 @@ func TestFillsThatChangesOvertake(t *testing.T) {
 			e, err := c.Lookup(context.Background(), "k")
 			return e.Value, err
 		}},
+		"answer of a refresh":         {true, runs("acquire"), elects},
+		"answer of a batch's refresh": {true, runs("acquire"), electsMany},
 		"answer of the acquire": {true, runs("acquire"), func(c *Cache[string], db *variable) (string, error) {
 			v, err := get(c, db) // the read before it found nothing
 			return v, err
@@ -224,7 +240,7 @@ func TestFillsThatChangesOvertake(t *testing.T) {
 					t.Run(strings.Join([]string{name, changeName, by, heard}, "/"), func(t *testing.T) {
 						inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 							rdb := s.Client(t)
-							c, p := hearingThrough(t, s, rdb)
+							c, p := hearingThrough(t, s, rdb, func(o *Options) { o.EarlyRefresh = 1 })
 							other := open[string](t, s.Client(t))
 							var db variable
 							db.write("old")
@@ -241,8 +257,8 @@ func TestFillsThatChangesOvertake(t *testing.T) {
 							}
 							reached, release := make(chan struct{}), make(chan struct{})
 							var once sync.Once
-							rdb.AddHook(around{after: func(cmds []redis.Cmder, _ error) {
-								if r.command(wordsOf(cmds[0])) {
+							rdb.AddHook(around{after: func(cmds []redis.Cmder, err error) {
+								if r.command(wordsOf(cmds[0])) && err == nil { // else the server has yet to learn a script
 									once.Do(func() { close(reached); <-release })
 								}
 							}})
@@ -286,4 +302,62 @@ func wordsOf(cmd redis.Cmder) (words []string) {
 		words = append(words, fmt.Sprint(arg))
 	}
 	return words
+}
+
+// What a load has brought is not kept when it was not stored, or may not have been: a change came before.
+func TestWhatIsNotStoredIsNotKept(t *testing.T) {
+	many := func(c *Cache[string], load func(context.Context) (string, error)) {
+		_, _ = c.GetMany(context.Background(), []string{"k"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+			v, err := load(ctx)
+			return map[string]string{"k": v}, err
+		})
+	}
+	for name, lost := range map[string]bool{"rejected": false, "unanswered": true} {
+		for how, read := range map[string]func(c *Cache[string], load func(context.Context) (string, error)){
+			"one": func(c *Cache[string], load func(context.Context) (string, error)) {
+				_, _ = c.Get(context.Background(), "k", load)
+			},
+			"batch": many,
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+					rdb := s.Client(t)
+					c, other := hearing[string](t, rdb), open[string](t, s.Client(t))
+					faults := redistest.NewFaults(t)
+					rdb.AddHook(faults)
+					if lost {
+						faults.Refuse(1000, runs("commit"), io.EOF)
+					}
+					var db variable
+					db.write("old")
+					read(c, func(ctx context.Context) (string, error) {
+						v, err := db.load(ctx)
+						db.write("new")
+						_ = other.Invalidate(ctx, "k")
+						time.Sleep(testLoad) // until that is heard
+						return v, err
+					})
+					faults.Clear()
+					time.Sleep(time.Minute) // until Redis is asked again
+					if v, err := c.Get(t.Context(), "k", db.load); v != "new" || err != nil {
+						t.Errorf("then: got %q, %v", v, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A key that is asked for in vain takes no place in the tier.
+func TestMissesTakeNoPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+		c := hearing[string](t, s.Client(t))
+		_, _ = c.Lookup(t.Context(), "one")
+		_, _ = c.GetMany(t.Context(), []string{"one", "two"}, func(context.Context, []string) (map[string]string, error) { return nil, errSource })
+		for _, key := range []string{"one", "two"} {
+			if c.local.tier.Get(key) != nil {
+				t.Errorf("%s is held", key)
+			}
+		}
+	})
 }

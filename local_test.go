@@ -306,9 +306,24 @@ func TestLocalValuesAreCloned(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		rdb.AddHook(around{before: func(cmds []redis.Cmder, _ error) { panic("asked") }})
+		faults := redistest.NewFaults(t)
+		rdb.AddHook(faults)
+		faults.Refuse(1000, func([]string) bool { return true }, refusal("ERR out of order"))
+		defer faults.Clear()
 		if e, _, ok := c.recall("k"); !ok || string(e.Value.B) != "fine" {
 			t.Errorf("kept for an outage: %v", e)
+		}
+		for name, f := range get {
+			if name == "lookup" {
+				continue // tells that Redis fails
+			}
+			for range 2 {
+				if v := f("k"); v == nil || string(v.B) != "fine" {
+					t.Errorf("in an outage: %s: got %v", name, v)
+				} else {
+					copy(v.B, "bad!")
+				}
+			}
 		}
 	})
 }

@@ -295,6 +295,7 @@ func (b *Bus) add(shard *redis.Client) (added bool) {
 	b.update(func() (up bool) {
 		if _, known := b.sessions[shard]; !known {
 			b.sessions[shard], added = false, true
+			b.needed = max(b.needed, len(b.sessions))
 		}
 		return false
 	})
@@ -306,7 +307,11 @@ func (b *Bus) set(shard *redis.Client, live bool) {
 }
 
 func (b *Bus) forget(shard *redis.Client) {
-	b.update(func() (up bool) { delete(b.sessions, shard); return false })
+	b.update(func() (up bool) {
+		delete(b.sessions, shard)
+		b.needed = max(b.needed-1, 1) // the client itself may be closed
+		return false
+	})
 }
 
 // update changes the sessions under mu, and tells what has come of it. change reports whether one has come up.

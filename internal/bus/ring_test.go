@@ -97,6 +97,9 @@ func TestRingThatLosesAShard(t *testing.T) {
 			publish(t, s.Client(t), "wk")
 			wakes(t, w)
 		}
+		if !b.Live() {
+			t.Error("not live with all the shards that are left")
+		}
 		if n := len(b.sessions); n != 2 {
 			t.Errorf("%d subscriptions, want 2", n)
 		}

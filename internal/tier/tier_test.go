@@ -54,6 +54,7 @@ func TestForget(t *testing.T) {
 	has(t, tier, key, "nothing")
 	has(t, tier, other, "v")
 	tier.Put(key, "asked before the change", 4)
+	tier.Put(key, "asked at the change", 5)
 	tier.Put(other, "another key", 4)
 	has(t, tier, key, "nothing")
 	has(t, tier, other, "another key")
@@ -75,6 +76,9 @@ func TestForgetAll(t *testing.T) {
 		tier.Put(strconv.Itoa(i), "asked before", 4)
 		has(t, tier, strconv.Itoa(i), "nothing")
 	}
+	tier.ForgetAll(3) // heard late
+	tier.Put("a", "asked before", 4)
+	has(t, tier, "a", "nothing")
 	tier.Put("a", "asked after", 6)
 	has(t, tier, "a", "asked after")
 }
