@@ -2,6 +2,7 @@ package stockade
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -184,6 +185,7 @@ type history struct {
 
 	mu     sync.Mutex
 	ops    []porcupine.Operation // guarded by mu
+	older  []porcupine.Operation // guarded by mu: reads of what may be old: their intervals are too long to be searched
 	begins []begin               // guarded by mu: of all operations, in their order
 	err    error                 // guarded by mu: the first thing that was wrong
 }
@@ -205,10 +207,13 @@ func (h *history) record(client int, call func() (input, output any)) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if out, ok := output.(seen); ok && (out.source == Local || out.source == Stale && h.stale) {
-		begun = h.sinceLocked(begun.at.Add(-h.local))
+	op := porcupine.Operation{ClientId: client, Input: input, Call: begun.clock, Output: output, Return: h.clock.Add(1)}
+	if out, ok := output.(seen); ok && h.local > 0 && (out.source == Local || out.source == Stale && h.stale) {
+		op.Call = h.sinceLocked(begun.at.Add(-h.local)).clock
+		h.older = append(h.older, op)
+		return
 	}
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: input, Call: begun.clock, Output: output, Return: h.clock.Add(1)})
+	h.ops = append(h.ops, op)
 }
 
 // sinceLocked returns the first begin at a time or later.
@@ -231,15 +236,18 @@ func (h *history) judge(d *database) error {
 	if h.err != nil {
 		return h.err
 	}
+	if why := h.explain(h.older); why != "" {
+		return errors.New("a value is too old" + why)
+	}
 	if result := porcupine.CheckOperationsTimeout(modelOf(d), h.ops, time.Minute); result != porcupine.Ok {
-		return fmt.Errorf("the history of %d operations is %s%s", len(h.ops), result, h.explain())
+		return fmt.Errorf("the history of %d operations is %s%s", len(h.ops), result, h.explain(h.ops))
 	}
 	return nil
 }
 
 // explain finds the first read that is plainly wrong.
-func (h *history) explain() string {
-	for _, r := range h.ops {
+func (h *history) explain(reads []porcupine.Operation) string {
+	for _, r := range reads {
 		if _, ok := r.Input.(read); !ok {
 			continue
 		}
