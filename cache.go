@@ -150,7 +150,7 @@ type Options struct {
 
 // LocalOptions configure the local tier of a [Cache]. A hit in it asks Redis nothing and decodes nothing, and all
 // callers get the SAME value: nobody may change it, unless T has a method Clone() T, which is then called for every
-// caller. Invalidate, Set and Expire on one instance empty the tiers of the others within a round trip, by messages:
+// caller; and no loader may change what it has returned. Invalidate, Set and Expire on one instance empty the tiers of the others within a round trip, by messages:
 // until a message has come, a process may serve what it has. A process that hears no messages serves nothing that is
 // older than a second without asking Redis; that its connection has died silently it notices within 6 seconds. When
 // Redis fails, the tier serves what it has until TTL + StaleFor.

@@ -149,9 +149,6 @@ func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 		if err := context.Cause(ctx); err != nil {
 			return a, err
 		}
-		if old != nil {
-			*old = f.share(*old) // the value may be stored again
-		}
 		f.stats.loads.Add(1)
 		if old != nil {
 			*old = f.share(*old) // the value may be stored again, and the local tier may have it
