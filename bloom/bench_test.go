@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -36,6 +37,42 @@ func BenchmarkFill(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N*len(keys))/b.Elapsed().Seconds(), "keys/s")
+}
+
+// BenchmarkTenMillionKeys fills a filter to its capacity, and asks it for a million keys that it does not have.
+func BenchmarkTenMillionKeys(b *testing.B) {
+	const keys, lookups, part = 10_000_000, 1_000_000, 1000
+	f := open(b, redistest.Real(b).Client(b), func(o *Options) { o.Keys = keys })
+	all := func(yield func(string, error) bool) {
+		for i := range keys {
+			if !yield("key:"+strconv.Itoa(i), nil) {
+				return
+			}
+		}
+	}
+	for b.Loop() {
+		if err := f.Rebuild(b.Context(), all, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*keys)/b.Elapsed().Seconds(), "keys/s")
+	positives := 0
+	asked := make([]string, part)
+	for i := range lookups / part {
+		for j := range asked {
+			asked[j] = "other:" + strconv.Itoa(i*part+j)
+		}
+		may, err := f.MayExist(b.Context(), asked)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, yes := range may {
+			if yes {
+				positives++
+			}
+		}
+	}
+	b.ReportMetric(100*float64(positives)/lookups, "%false")
 }
 
 // BenchmarkGuard measures what asking the filter costs a miss whose load takes no time, in blocks that take turns with

@@ -11,7 +11,7 @@ import (
 )
 
 // What the tier serves is counted as what it is, by itself and when Redis fails.
-func TestLocalFigures(t *testing.T) {
+func TestLocalStats(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 		rdb := s.Client(t)
 		c := hearing[string](t, rdb, func(o *Options) { o.TTL, o.StaleFor, o.AbsentTTL = time.Minute, time.Hour, time.Minute })
