@@ -58,7 +58,7 @@ func newCore[T any](rdb redis.UniversalClient, opts Options) *core[T] {
 	if opts.NotFound != nil && !errors.Is(opts.NotFound, ErrNotFound) {
 		c.notFound = fmt.Errorf("%w: %w", ErrNotFound, opts.NotFound)
 	}
-	c.changes()
+	c.drawOrigin()
 	c.local = newLocal[T](opts.Local)
 	c.bus = bus.New(rdb, c.channel, c.events())
 	c.nodes = newNodes(rdb, opts.RedisTimeout, c.calls, c.tellRedis, c.memory.clear)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +107,36 @@ func ExampleCache_GetMany() {
 	// 2 products, false 1 queries
 	// 3 products, false 2 queries
 	// 3 products, false 2 queries
+}
+
+// Basket has a slice, which callers that get the same value would share.
+type Basket struct{ Items []string }
+
+// Clone gives every caller a basket of its own.
+func (b Basket) Clone() Basket { return Basket{slices.Clone(b.Items)} }
+
+func ExampleLocalOptions() {
+	rdb, stop := client()
+	defer stop()
+	cache, err := stockade.New[Basket](rdb, stockade.Options{
+		Prefix: "basket",
+		Local:  stockade.LocalOptions{Entries: 10_000}, // hits need no network
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer cache.Close()
+
+	for range 2 {
+		basket, err := cache.Get(context.Background(), "7", func(context.Context) (Basket, error) {
+			return Basket{[]string{"tea", "milk"}}, nil
+		})
+		fmt.Println(basket.Items, err)
+		basket.Items[0] = "mine"
+	}
+	// Output:
+	// [tea milk] <nil>
+	// [tea milk] <nil>
 }
 
 func ExampleWrap() {

@@ -99,8 +99,11 @@ func (l *local[T]) keep(key string, s stored[T], number uint64, clock *clock) {
 	if !known {
 		return
 	}
-	local := func(us int64) time.Duration { return at + time.Duration(us-now)*time.Microsecond }
-	e := localEntry[T]{stored: s, at: at, now: now, until: local(s.freshUntil * 1000), half: local((s.begin() + s.freshUntil*1000) / 2)}
+	localTime := func(us int64) time.Duration { return at + time.Duration(us-now)*time.Microsecond }
+	e := localEntry[T]{
+		stored: s, at: at, now: now,
+		until: localTime(s.freshUntil * 1000), half: localTime((s.begin() + s.freshUntil*1000) / 2),
+	}
 	if l.ttl > 0 {
 		e.until = min(e.until, at+l.ttl)
 	}
@@ -161,8 +164,8 @@ func (c *core[T]) listens(live bool) {
 	c.local.live.Store(live)
 }
 
-// changes draws the origin of what this cache tells of the changes that it makes.
-func (c *core[T]) changes() {
+// drawOrigin draws the origin of what this cache tells of the changes that it makes.
+func (c *core[T]) drawOrigin() {
 	var b [bus.OriginLen]byte
 	_, _ = crand.Read(b[:])
 	origin := string(b[:])

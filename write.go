@@ -41,7 +41,7 @@ func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
 	if isUnknown(err) {
 		// Until then the write may still happen.
 		c.sleepUntil(over)
-		c.changes() // what is heard of it later is news
+		c.drawOrigin() // what is heard of it later is news
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (c *Cache[T]) change(ctx context.Context, op string, call func(k script.Key
 		}
 	}
 	if len(failed) > 0 {
-		c.changes() // what is heard of them later is news
+		c.drawOrigin() // what is heard of them later is news
 	}
 	switch {
 	case len(failed) == 0:
