@@ -106,9 +106,14 @@ func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (ag
 	var old []miss[T] // to be refreshed
 	for _, key := range keys {
 		if held, now := r.local.get(key); held != nil {
-			e, renew, err := held.serve(r.Cache, now)
+			saw := held.sight(now)
+			renew, err := r.serveLocal(held, now)
 			if renew {
-				old = append(old, miss[T]{key, held.sight(now)})
+				old = append(old, miss[T]{key, saw})
+			}
+			var e Entry[T]
+			if err == nil {
+				e = r.lend(saw)
 			}
 			r.put(key, e, err)
 		} else if r.filling.has(key) {

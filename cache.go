@@ -189,37 +189,55 @@ func New[T any](rdb redis.UniversalClient, opts Options) (*Cache[T], error) {
 // [ErrLoadTimeout], [ErrOverloaded], [ErrReentrant], [ErrRedis] (by policy), [ErrClosed], or ctx's. It never returns a
 // zero value with a nil error unless the loader or Set gave exactly that.
 func (c *Cache[T]) Get(ctx context.Context, key string, load Loader[T]) (T, error) {
-	e, err := c.fetch(ctx, key, source[T]{plain: load})
+	from := source[T]{plain: load}
+	held, _, err := c.tryLocal(ctx, key, from)
+	switch {
+	case err != nil:
+		var none T
+		return none, err
+	case held != nil:
+		return c.own(held.value), nil
+	}
+	e, err := c.read(ctx, key, from)
 	return e.Value, err
 }
 
 // Fetch is Get for a loader that works on entries. See [EntryLoader].
 func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (Entry[T], error) {
-	return c.fetch(ctx, key, source[T]{entry: load})
+	from := source[T]{entry: load}
+	held, now, err := c.tryLocal(ctx, key, from)
+	switch {
+	case err != nil:
+		return Entry[T]{}, err
+	case held != nil:
+		return c.lend(held.sight(now)), nil
+	}
+	return c.read(ctx, key, from)
 }
 
-// fetch is the path of a read.
-func (c *Cache[T]) fetch(ctx context.Context, key string, load source[T]) (Entry[T], error) {
+// tryLocal is the path of a read as far as the local tier, whose value it returns if that has one to serve. It is what a hit
+// there takes, so it copies nothing.
+func (c *Cache[T]) tryLocal(ctx context.Context, key string, load source[T]) (held *localEntry[T], now time.Duration, err error) {
 	if err := c.check(ctx); err != nil {
-		return Entry[T]{}, err
+		return nil, 0, err
 	}
 	if load.plain == nil && load.entry == nil {
-		return Entry[T]{}, errNilLoader
+		return nil, 0, errNilLoader
 	}
 	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
-		return Entry[T]{}, ErrReentrant
+		return nil, 0, ErrReentrant
 	}
-	if held, now := c.local.get(key); held != nil {
-		e, renew, err := held.serve(c, now)
-		if renew {
-			c.refresh(ctx, key, c.policy, load, held.sight(now))
-		}
-		return e, err
+	if held, now = c.local.get(key); held == nil {
+		return nil, 0, nil
 	}
-	return c.read(ctx, key, load)
+	renew, err := c.serveLocal(held, now)
+	if renew {
+		c.refresh(ctx, key, c.policy, load, held.sight(now))
+	}
+	return held, now, err
 }
 
-// read is fetch for what is not in the local tier.
+// read is the path of a read from Redis on.
 func (c *Cache[T]) read(ctx context.Context, key string, load source[T]) (Entry[T], error) {
 	var last *LoadError // of a flight whose load began before this call
 	for round := 0; ; round++ {
@@ -275,6 +293,19 @@ func (c *Cache[T]) serve(saw sight[T]) (e Entry[T], renew, found bool, err error
 		return c.lend(saw), true, true, nil
 	}
 	return Entry[T]{}, false, false, nil
+}
+
+// serveLocal is serve for what the local tier has.
+func (c *Cache[T]) serveLocal(held *localEntry[T], now time.Duration) (renew bool, err error) {
+	if held.kind == kindAbsent {
+		c.stats.absent.Add(1)
+		return false, c.notFound
+	}
+	c.stats.local.add()
+	if now < held.half {
+		return false, nil
+	}
+	return elected(held.server(now), held.begin(), held.freshUntil*1000, held.cost, c.policy.EarlyRefresh, rand.Float64()), nil
 }
 
 // Lookup returns what is stored and never loads: a fresh or stale entry, [ErrNotFound] for a key that is known not to

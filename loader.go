@@ -129,10 +129,16 @@ func (c *core[T]) answer(o joined[T], last *LoadError) (Entry[T], error) {
 
 // share gives one of several callers an entry.
 func (c *core[T]) share(e Entry[T]) Entry[T] {
-	if c.format.clone != nil {
-		e.Value = c.format.clone(e.Value)
-	}
+	e.Value = c.own(e.Value)
 	return e
+}
+
+// own gives one of several callers a value.
+func (c *core[T]) own(value T) T {
+	if c.format.clone != nil {
+		return c.format.clone(value)
+	}
+	return value
 }
 
 // run makes the flight. singleflight needs it to return: nothing here panics, and loaders run apart.

@@ -1,8 +1,7 @@
 package stockade
 
 import (
-	crand "crypto/rand"
-	"math/rand/v2"
+	"crypto/rand"
 	"sync/atomic"
 	"time"
 
@@ -75,18 +74,6 @@ func (e *localEntry[T]) server(now time.Duration) int64 { return e.now + (now - 
 func (e *localEntry[T]) sight(now time.Duration) sight[T] {
 	ms := e.server(now) / 1000
 	return sight[T]{stored: e.stored, state: e.stored.at(ms), now: ms, there: true, local: true}
-}
-
-// serve is [Cache.serve] for what the tier has. It is as short as a hit in it.
-func (e *localEntry[T]) serve(c *Cache[T], now time.Duration) (_ Entry[T], renew bool, _ error) {
-	if e.kind == kindAbsent {
-		c.stats.absent.Add(1)
-		return Entry[T]{}, false, c.notFound
-	}
-	c.stats.local.add()
-	us := e.server(now)
-	renew = now >= e.half && elected(us, e.begin(), e.freshUntil*1000, e.cost, c.policy.EarlyRefresh, rand.Float64())
-	return c.share(Entry[T]{Value: e.value, ETag: e.etag, Source: Local, Age: e.age(us / 1000)}), renew, nil
 }
 
 // keep takes what Redis has of a key. number was taken before Redis was asked, and clock is that of the key's node.
@@ -167,7 +154,7 @@ func (c *core[T]) listens(live bool) {
 // drawOrigin draws the origin of what this cache tells of the changes that it makes.
 func (c *core[T]) drawOrigin() {
 	var b [bus.OriginLen]byte
-	_, _ = crand.Read(b[:])
+	_, _ = rand.Read(b[:])
 	origin := string(b[:])
 	c.origin.Store(&origin)
 }
