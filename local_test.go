@@ -267,7 +267,14 @@ func TestLocalValuesAreCloned(t *testing.T) {
 			return map[string]*copied{"k": {[]byte("fine")}}, nil
 		}
 		get := map[string]func(key string) *copied{
-			"get":    func(key string) *copied { v, _ := c.Get(t.Context(), key, load); return v },
+			"get": func(key string) *copied { v, _ := c.Get(t.Context(), key, load); return v },
+			"fetch": func(key string) *copied {
+				e, _ := c.Fetch(t.Context(), key, func(ctx context.Context, _ *Entry[*copied]) (Entry[*copied], error) {
+					v, err := load(ctx)
+					return Entry[*copied]{Value: v}, err
+				})
+				return e.Value
+			},
 			"lookup": func(key string) *copied { e, _ := c.Lookup(t.Context(), key); return e.Value },
 			"batch":  func(key string) *copied { m, _ := c.GetMany(t.Context(), []string{key}, many); return m[key] },
 		}
