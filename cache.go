@@ -215,28 +215,6 @@ func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (
 	return c.read(ctx, key, from)
 }
 
-// tryLocal is the path of a read as far as the local tier, whose value it returns if that has one to serve. It is what a hit
-// there takes, so it copies nothing.
-func (c *Cache[T]) tryLocal(ctx context.Context, key string, load source[T]) (held *localEntry[T], now time.Duration, err error) {
-	if err := c.check(ctx); err != nil {
-		return nil, 0, err
-	}
-	if load.plain == nil && load.entry == nil {
-		return nil, 0, errNilLoader
-	}
-	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
-		return nil, 0, ErrReentrant
-	}
-	if held, now = c.local.get(key); held == nil {
-		return nil, 0, nil
-	}
-	renew, err := c.serveLocal(held, now)
-	if renew {
-		c.refresh(ctx, key, c.policy, load, held.sight(now))
-	}
-	return held, now, err
-}
-
 // read is the path of a read from Redis on.
 func (c *Cache[T]) read(ctx context.Context, key string, load source[T]) (Entry[T], error) {
 	var last *LoadError // of a flight whose load began before this call
@@ -293,19 +271,6 @@ func (c *Cache[T]) serve(saw sight[T]) (e Entry[T], renew, found bool, err error
 		return c.lend(saw), true, true, nil
 	}
 	return Entry[T]{}, false, false, nil
-}
-
-// serveLocal is serve for what the local tier has.
-func (c *Cache[T]) serveLocal(held *localEntry[T], now time.Duration) (renew bool, err error) {
-	if held.kind == kindAbsent {
-		c.stats.absent.Add(1)
-		return false, c.notFound
-	}
-	c.stats.local.add()
-	if now < held.half {
-		return false, nil
-	}
-	return elected(held.server(now), held.begin(), held.freshUntil*1000, held.cost, c.policy.EarlyRefresh, rand.Float64()), nil
 }
 
 // Lookup returns what is stored and never loads: a fresh or stale entry, [ErrNotFound] for a key that is known not to

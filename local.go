@@ -1,7 +1,9 @@
 package stockade
 
 import (
-	"crypto/rand"
+	"context"
+	crand "crypto/rand"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +76,41 @@ func (e *localEntry[T]) server(now time.Duration) int64 { return e.now + (now - 
 func (e *localEntry[T]) sight(now time.Duration) sight[T] {
 	ms := e.server(now) / 1000
 	return sight[T]{stored: e.stored, state: e.stored.at(ms), now: ms, there: true, local: true}
+}
+
+// tryLocal is the path of a read as far as the local tier, whose value it returns if that has one to serve. It is what a hit
+// there takes, so it copies nothing.
+func (c *Cache[T]) tryLocal(ctx context.Context, key string, load source[T]) (held *localEntry[T], now time.Duration, err error) {
+	if err := c.check(ctx); err != nil {
+		return nil, 0, err
+	}
+	if load.plain == nil && load.entry == nil {
+		return nil, 0, errNilLoader
+	}
+	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
+		return nil, 0, ErrReentrant
+	}
+	if held, now = c.local.get(key); held == nil {
+		return nil, 0, nil
+	}
+	renew, err := c.serveLocal(held, now)
+	if renew {
+		c.refresh(ctx, key, c.policy, load, held.sight(now))
+	}
+	return held, now, err
+}
+
+// serveLocal is [Cache.serve] for what the local tier has.
+func (c *Cache[T]) serveLocal(held *localEntry[T], now time.Duration) (renew bool, err error) {
+	if held.kind == kindAbsent {
+		c.stats.absent.Add(1)
+		return false, c.notFound
+	}
+	c.stats.local.add()
+	if now < held.half {
+		return false, nil
+	}
+	return elected(held.server(now), held.begin(), held.freshUntil*1000, held.cost, c.policy.EarlyRefresh, rand.Float64()), nil
 }
 
 // keep takes what Redis has of a key. number was taken before Redis was asked, and clock is that of the key's node.
@@ -154,7 +191,7 @@ func (c *core[T]) listens(live bool) {
 // drawOrigin draws the origin of what this cache tells of the changes that it makes.
 func (c *core[T]) drawOrigin() {
 	var b [bus.OriginLen]byte
-	_, _ = rand.Read(b[:])
+	_, _ = crand.Read(b[:])
 	origin := string(b[:])
 	c.origin.Store(&origin)
 }
