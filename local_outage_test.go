@@ -192,7 +192,7 @@ func TestTheLocalTierAfterAnOutage(t *testing.T) {
 		set(t, other, "k", "new")
 		time.Sleep(20 * time.Second)
 		end()
-		for range 100 { // the breaker has to learn that it is over
+		for range 200 { // the breaker has to learn that it is over, and the bus, which pauses for 15 s at most, has to come up
 			_, _ = c.Lookup(t.Context(), "j")
 			time.Sleep(100 * time.Millisecond)
 		}
