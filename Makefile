@@ -1,9 +1,7 @@
 # make check is everything that CI does. Each step prints its name; the first that fails ends the run.
 #
-# Most of its time is that of compiling the tests, so steps share what they compile: vet, staticcheck and both steps with
-# the race detector take the tests behind the tag along, and only alone compiles without it, as a user does. All files
-# without the tag are built with it too. vet and staticcheck leave the workspace: its other modules may raise a version
-# that the root has, and then all is compiled once more. vet has run when tests do, so that these do not run it again.
+# Most of its time is that of compiling the tests. vet and staticcheck take the tests behind the tag along, and leave the
+# workspace: its other modules may raise a version that the root has, and then all is compiled once more.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -59,23 +57,21 @@ test:
 	$(call step,go test work)
 	go test work
 
-# What needs a cluster or a sentinel trio: internal/arch sees to it that the names begin so.
-CLUSTER := ^Test(Cluster|Sentinel)
-
-# All tests but those of cluster, which must not share the machine with others.
+# The README's one test command.
 race:
 	$(call step,go test -race work)
-	go test -race -vet=off -tags cluster -skip '$(CLUSTER)' work
+	go test -race work
 
-# The library as its users get it: without the workspace, the tag and the race detector. The tests that take seconds have
-# just run; what memory a hit and a waiter take is tested only here.
+# The library as its users get it: without the workspace. What memory a hit and a waiter take is tested only here: the race
+# detector has its own.
 alone:
-	$(call step,GOWORK=off go test -short ./...)
-	GOWORK=off go test -vet=off -short ./...
+	$(call step,GOWORK=off go test ./...)
+	GOWORK=off go test -vet=off ./...
 
+# What needs a cluster or a sentinel trio: internal/arch sees to it that the names begin so.
 cluster:
 	$(call step,go test -race -tags cluster: the tests of a cluster and a sentinel trio)
-	go test -race -vet=off -tags cluster -run '$(CLUSTER)' $$(grep -rl --include='*_test.go' '^//go:build cluster' . | xargs dirname | sort -u)
+	go test -race -vet=off -tags cluster -run '^Test(Cluster|Sentinel)' $$(grep -rl --include='*_test.go' '^//go:build cluster' . | xargs dirname | sort -u)
 
 fuzz:
 	@for pkg in $$(go list ./...); do \

@@ -76,7 +76,6 @@ func TestABatchDoesNotTakeAnOlderLoad(t *testing.T) {
 
 // I1, with Get, GetMany and Invalidate at random.
 func TestBatchesAmidInvalidations(t *testing.T) {
-	redistest.Long(t)
 	for seed := range uint64(5) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()

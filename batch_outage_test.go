@@ -49,7 +49,6 @@ func TestGetManyInAnOutage(t *testing.T) {
 
 // A large batch ends in time whichever step is frozen.
 func TestABatchOfManyKeysWhileRedisFreezes(t *testing.T) {
-	redistest.Long(t)
 	for _, what := range []string{"acquire", "commit", "renew"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

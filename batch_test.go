@@ -216,7 +216,6 @@ func TestGetManyAndGetShareFlights(t *testing.T) {
 }
 
 func TestGetManyOfOddKeys(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		var ignored atomic.Value
 		c := open[string](t, s.Client(t), unhurried, func(o *Options) {

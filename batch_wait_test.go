@@ -15,12 +15,8 @@ import (
 
 // Every key of overlapping batches is loaded once in the fleet.
 func TestGetManyInTheFleet(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
-		instances, each, step := 8, 100, 10
-		if _, ok := s.(*redistest.RealServer); ok { // the fake takes ten times as long
-			instances, each, step = 20, 200, 20
-		}
+		const instances, each, step = 20, 200, 20
 		all := numbered(each + instances*step)
 		o := table{before: func(context.Context, []string) error { time.Sleep(testLoad); return nil }}
 		var wg sync.WaitGroup

@@ -83,7 +83,6 @@ func TestDeadlinesDuringAnOutage(t *testing.T) {
 
 // I8, on a real server and by the real clock.
 func TestDeadlineOnAFrozenServer(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.NewReal(t)
 	c := open[string](t, s.Client(t))
 	if err := c.Set(t.Context(), "k", "v"); err != nil {

@@ -25,7 +25,6 @@ func fails(d time.Duration, err error) *origin[string] {
 
 // I7: a failing loader runs at most once per FailureBackoff in the fleet.
 func TestAFailingLoadRunsOncePerBackoff(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		o := fails(20*time.Millisecond, errSource)
 		var caches []*Cache[string]
@@ -81,7 +80,6 @@ func TestWithoutBackoffWaitersStillGetTheFailure(t *testing.T) {
 
 // I6: the end of a failed load makes way for one load, here and elsewhere, however many come at that moment.
 func TestFailingLoadsAreNeverTwoAtOnce(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		var running, loads atomic.Int64
 		load := func(context.Context) (string, error) {
@@ -317,7 +315,6 @@ func crash[T any](t testing.TB, s redistest.Server, c *Cache[T], key string, lea
 }
 
 func TestOverloadSkipsRefreshesAndBoundsLoads(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		c := open[string](t, s.Client(t), func(o *Options) {
 			o.MaxLoads = 2

@@ -17,7 +17,6 @@ import (
 // TestFencesUnderLostReplies holds I2 while the replies to takes and unlocks are lost, some several times in a row, so
 // that clients repeat them: no fence is handed out twice, and each is larger than those before it.
 func TestFencesUnderLostReplies(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const lockers, turns = 4, 25
 		var fences []int64 // guarded by the lock

@@ -29,7 +29,6 @@ var (
 // I1: after every write that was acknowledged, reads return it or a later one, on any instance, through lost replies,
 // late and repeated requests, lost leases, evictions, flushed scripts and nodes that do not answer.
 func TestHistories(t *testing.T) {
-	redistest.Long(t)
 	for seed := *firstHistory; seed < *firstHistory+uint64(*histories); seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +45,6 @@ func playInBubble(t *testing.T, p plan) (err error) {
 }
 
 func TestHistoriesOnARealServer(t *testing.T) {
-	redistest.Long(t)
 	for seed := range uint64(3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			if err := play(t, redistest.Real(t), newPlan(seed)); err != nil {

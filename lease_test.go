@@ -14,7 +14,6 @@ import (
 
 // A load is not ended while a renewal of its lease is on its way: sent first, it might come last.
 func TestNoRenewalFollowsTheEndOfALoad(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		var wg sync.WaitGroup
 		for step, end := range map[string]result{
@@ -82,7 +81,6 @@ func TestALoadThatOutlastsItsLease(t *testing.T) {
 
 // I3: a lease that another has is asked about once and left alone. The load goes on, and its value is not stored.
 func TestAStolenLease(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const lease = 2 * time.Second
 		rdb, sent, admin := s.Client(t), &recorder{}, s.Client(t)
@@ -109,7 +107,6 @@ func TestAStolenLease(t *testing.T) {
 
 // A loader that hangs keeps its lease until LoadTimeout and no longer: who waits elsewhere is told, and takes over.
 func TestAStuckLoader(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const lease, timeout = 2 * time.Second, 1500 * time.Millisecond
 		rdb, sent := s.Client(t), &recorder{}

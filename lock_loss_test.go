@@ -23,7 +23,6 @@ import (
 // TestOverrun: a holder that is cut off until its lock has expired, and comes back when another has it, knows that it has
 // lost it, and touches nothing (I3). Its watchdog is gone, whether or not it unlocks.
 func TestOverrun(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const ttl, locks = 400 * time.Millisecond, 20
 		admin, proxy := s.Client(t), redistest.NewProxy(t, s)
@@ -88,7 +87,6 @@ func watchdogs() int {
 // TestEvictedLocks: a server that is full takes locks and fences like all else. The holder learns of it before its lock
 // would have expired, does not take it again, and the next fence is larger all the same (I2).
 func TestEvictedLocks(t *testing.T) {
-	redistest.Long(t)
 	const ttl = 1200 * time.Millisecond
 	s := redistest.NewReal(t)
 	admin := s.Client(t)

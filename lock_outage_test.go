@@ -18,7 +18,6 @@ import (
 
 // TestFrozenRedis holds I8: with a client that waits for 20 s, every call ends with its context.
 func TestFrozenRedis(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.NewReal(t)
 	l := newLocker(t, s.Client(t), stockade.LockOptions{TTL: 4 * time.Second})
 	k := tryLock(t, l)
@@ -138,7 +137,6 @@ func TestRefusal(t *testing.T) {
 
 // TestPassingRefusal: what Redis refuses for a while is waited for.
 func TestPassingRefusal(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	rdb := s.Client(t)

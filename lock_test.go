@@ -251,7 +251,6 @@ func TestNilLock(t *testing.T) {
 // TestRandomHolders takes and releases many times, under watchdogs that are busy: two holders never meet, no renewal
 // follows a release, and nothing is left.
 func TestRandomHolders(t *testing.T) {
-	redistest.Long(t)
 	t.Run("fake", func(t *testing.T) {
 		t.Parallel()
 		bubble(t, func(t *testing.T, s *redistest.FakeServer) { testRandomHolders(t, s, 800, 40*time.Millisecond, 0.5) })

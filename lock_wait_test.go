@@ -20,7 +20,6 @@ import (
 
 // TestWaitersDoNotSpin: whatever happens to all that waiters wait for at once, they do not ask without pause (I12).
 func TestWaitersDoNotSpin(t *testing.T) {
-	redistest.Long(t)
 	const waiters, lasts = 40, 3 * time.Second
 	again := func(every time.Duration, what func()) {
 		for range lasts / every {

@@ -79,7 +79,6 @@ func (h scriptless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func TestScriptFlushBetweenSteps(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		rdb := s.Client(t)
 		rdb.AddHook(scriptless{s.Client(t)})
@@ -198,7 +197,6 @@ func TestEviction(t *testing.T) {
 // A server that is started anew has no data, no scripts and no subscriptions. Nobody fails meanwhile, and all of it comes
 // back by itself.
 func TestARestart(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	caches := openAll(t, 3, func() redis.UniversalClient { return s.Client(t) }, func(o *Options) { o.RedisTimeout = 2 * testTimeout })

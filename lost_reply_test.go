@@ -11,7 +11,6 @@ import (
 
 // I4: a step whose reply is lost is repeated, and nothing shows it: within the client, and by the cache.
 func TestLostReplies(t *testing.T) {
-	redistest.Long(t)
 	for _, step := range []string{"acquire", "renew", "commit", "touch", "drop", "fail", "release", "invalidate", "expire"} {
 		t.Run(step, func(t *testing.T) { holds(t, lostReplyOf(step)) })
 	}

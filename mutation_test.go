@@ -12,7 +12,6 @@ import (
 // Each clause of a step that a mutation takes out is needed: something notices. It is the histories, or where the
 // damage is none that a reader sees, the scenario of the invariant.
 func TestMutations(t *testing.T) {
-	redistest.Long(t)
 	for _, m := range []struct {
 		name           string
 		step, old, new string

@@ -13,7 +13,6 @@ import (
 
 // I6: without faults there is one load per key and expiry in the fleet, refreshes included.
 func TestOneLoadPerExpiry(t *testing.T) {
-	redistest.Long(t)
 	holds(t, oneLoadPerExpiry)
 }
 

@@ -222,7 +222,6 @@ func (m *member) signal(t testing.TB, s os.Signal) {
 
 // I6: four processes with 250 callers each on a cold key cost the source one load, and Redis few commands. I12.
 func TestProcessesLoadOnce(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.Real(t)
 	var fleet []*member
 	for range 4 {
@@ -261,7 +260,6 @@ func TestProcessesLoadOnce(t *testing.T) {
 
 // I6, of a load that takes longer than the lease.
 func TestProcessesLoadOnceThoughItTakesLong(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	o := order{Key: "k", Callers: 50, Load: 5 * time.Second, Value: "v"}
@@ -282,7 +280,6 @@ func TestProcessesLoadOnceThoughItTakesLong(t *testing.T) {
 
 // A holder that is killed delays the others by what is left of its lease, and their load.
 func TestAKilledHolder(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	holder, waiter := spawnMember(t, s.Addr()), spawnMember(t, s.Addr())
@@ -305,7 +302,6 @@ func TestAKilledHolder(t *testing.T) {
 
 // I2: a holder that stood still for longer than its lease may not store what it loaded before.
 func TestAHolderThatStoodStill(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	holder, waiter := spawnMember(t, s.Addr()), spawnMember(t, s.Addr())

@@ -290,7 +290,6 @@ func TestACallersTripEnds(t *testing.T) {
 
 // Nobody waits for a trip that never leaves: a bubble ends with a deadlock when somebody does.
 func TestNoReadIsForgotten(t *testing.T) {
-	redistest.Long(t)
 	for seed := range uint64(50) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()

@@ -48,7 +48,6 @@ func TestRefreshesOfManyKeysAreCapped(t *testing.T) {
 
 // A refresh may end in any way: the next one comes all the same, and what it loads is stored.
 func TestTheRefreshAfterAFailedOne(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		for name, fail := range map[string]func(caller, ctx context.Context) error{
 			"error":                func(context.Context, context.Context) error { return errSource },
@@ -94,7 +93,6 @@ func TestTheRefreshAfterAFailedOne(t *testing.T) {
 
 // I7: a refresh of which nothing came, without a failure that the fleet is told of, is not repeated by every stale hit.
 func TestARefreshOfWhichNothingCame(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const backoff = 100 * time.Millisecond
 		gone, leave := context.WithCancel(t.Context())
@@ -129,7 +127,6 @@ func TestARefreshOfWhichNothingCame(t *testing.T) {
 
 // I11: a refresh that hangs does not make a stale value last, though it is kept, nor the key unusable.
 func TestAStuckRefresh(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const ttl, staleFor, timeout = 100 * time.Millisecond, 200 * time.Millisecond, time.Second
 		c := open[string](t, s.Client(t), unhurried, func(o *Options) {
@@ -201,7 +198,6 @@ func TestExpireDuringARefresh(t *testing.T) {
 // I6: many invalidations in a row, amid readers, cost one load each at most: who reads after one may not have what began
 // to load before it. Expired values are served meanwhile, and each process refreshes them once at a time.
 func TestManyInvalidations(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const times, every, instances = 100, 10 * time.Millisecond, 3
 		for name, kind := range map[string]struct {

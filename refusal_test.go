@@ -123,7 +123,6 @@ func TestNoPassword(t *testing.T) {
 
 // States of a server that refuse requests and pass: no error, one load a key and second, and it works again by itself.
 func TestServersThatRefuseForAWhile(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	admin := s.Client(t)
@@ -231,7 +230,6 @@ func TestLoading(t *testing.T) {
 
 // A pool whose connections the application holds is as good as no Redis, for that long.
 func TestAnExhaustedPool(t *testing.T) {
-	redistest.Long(t)
 	t.Parallel() // it waits most of the time
 	s := redistest.NewReal(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 2 })

@@ -49,7 +49,6 @@ func TestStaleValuesAreServedWhileOneProcessRefreshes(t *testing.T) {
 }
 
 func TestAFailedRefreshIsNoErrorAndBacksOff(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		var failures atomic.Int64
 		c := open[string](t, s.Client(t), func(o *Options) {
@@ -219,7 +218,6 @@ func TestAnEntryWithAWrongLifetimeIsRefused(t *testing.T) {
 }
 
 func TestEarlyRefresh(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		// A load that took a second, a second before its expiry: about two of three reads elect.
 		c := open[string](t, s.Client(t), func(o *Options) { o.EarlyRefresh = 1; o.TTL = 1500 * time.Millisecond })
@@ -249,7 +247,6 @@ func TestEarlyRefresh(t *testing.T) {
 // I11: nothing is served that began to load longer than TTL + StaleFor + the load ago, however often it is expired or
 // its refresh fails.
 func TestStalenessIsBounded(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		const ttl, staleFor, took = 200 * time.Millisecond, 300 * time.Millisecond, 100 * time.Millisecond
 		c := open[string](t, s.Client(t), func(o *Options) { o.TTL, o.StaleFor, o.FailureBackoff = ttl, staleFor, 50*time.Millisecond })

@@ -12,7 +12,6 @@ import (
 // I11: nothing that is served is older than TTL + StaleFor + LoadTimeout, when nobody invalidates; without StaleFor
 // than TTL + its load.
 func TestStalenessThroughFaults(t *testing.T) {
-	redistest.Long(t)
 	for _, staleFor := range []time.Duration{-1, 60 * time.Millisecond} {
 		holds(t, func(t *testing.T, s redistest.Server) error { return staleness(t, s, staleFor) })
 	}

@@ -63,7 +63,6 @@ func openAll(t testing.TB, n int, client func() redis.UniversalClient, change ..
 }
 
 func TestWaitersAreWoken(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.Real(t)
 	caches := openAll(t, 10, func() redis.UniversalClient { return s.Client(t) })
 	lag(t, caches[0], caches[1:], "first", 200*time.Millisecond, nil) // until all have subscribed
@@ -119,7 +118,6 @@ func (c twoWays) Subscribe(ctx context.Context, channels ...string) *redis.PubSu
 
 // I8, I12: a wake that is lost prolongs a wait by at most one poll, and a waiter does not ask more often for it.
 func TestLostWakes(t *testing.T) {
-	redistest.Long(t)
 	eachSilence(t, func(t *testing.T, s *redistest.FakeServer, client func() redis.UniversalClient, silence func()) {
 		caches := openAll(t, 3, client)
 		lag(t, caches[0], caches[1:], "first", time.Second, nil)
@@ -141,7 +139,6 @@ func TestLostWakes(t *testing.T) {
 
 // A subscription that is killed while the lease is given back.
 func TestASubscriptionThatIsKilledAtTheRelease(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.Real(t)
 	admin := s.Client(t)
 	caches := openAll(t, 5, func() redis.UniversalClient { return s.Client(t) })
@@ -279,7 +276,6 @@ func TestAWakeThatSomebodyElseWon(t *testing.T) {
 
 // I12: whatever happens at once to all that many wait for, they do not ask without pause.
 func TestManyWaitersDoNotSpin(t *testing.T) {
-	redistest.Long(t)
 	const waiters, lasts = 40, 3 * time.Second
 	again := func(every time.Duration, what func()) {
 		for range lasts / every {
@@ -344,7 +340,6 @@ func TestManyWaitersDoNotSpin(t *testing.T) {
 
 // What Redis forgets of the leases that many wait for must not make them ask without end.
 func TestFlushUnderManyWaiters(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.Real(t)
 	const keys = 1000
 	most := func(o *Options) {

@@ -53,7 +53,6 @@ func TestRebuild(t *testing.T) {
 
 // Adds that race rebuilds are never lost: not one key is ruled out from its Add on, in any process.
 func TestAddsDuringRebuilds(t *testing.T) {
-	redistest.Long(t)
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		var mu sync.Mutex
 		var source []string // guarded by mu

@@ -11,7 +11,7 @@ import (
 
 func TestRun(t *testing.T) {
 	server := miniredis.RunT(t)
-	const requests = 400 // of each attack
+	const requests = 1000 // of each attack
 	var out strings.Builder
 	if err := run(t.Context(), t.TempDir(), redis.NewClient(&redis.Options{Addr: server.Addr()}), requests, &out); err != nil {
 		t.Fatal(err)

@@ -147,7 +147,6 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 }
 
 func TestWithoutTheRightToSubscribe(t *testing.T) {
-	redistest.Long(t)
 	s := redistest.NewReal(t)
 	admin := s.Client(t)
 	for _, user := range [][]any{

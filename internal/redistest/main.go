@@ -24,11 +24,3 @@ func (r run) Run() int {
 	}
 	return code
 }
-
-// Long skips, with -short, a test that takes seconds.
-func Long(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
-}

@@ -48,7 +48,6 @@ func TestSteps(t *testing.T) {
 
 // I4 A step whose reply is lost is repeated by the client, which gets the answer of the second execution.
 func TestStepsUnderALostReply(t *testing.T) {
-	redistest.Long(t)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s redistest.Server) {
