@@ -150,10 +150,12 @@ type Options struct {
 
 // LocalOptions configure the local tier of a [Cache]. A hit in it asks Redis nothing and decodes nothing, and all
 // callers get the SAME value: nobody may change it, unless T has a method Clone() T, which is then called for every
-// caller; and no loader may change what it has returned. Invalidate, Set and Expire on one instance empty the tiers of the others within a round trip, by messages:
-// until a message has come, a process may serve what it has. A process that hears no messages serves nothing that is
-// older than a second without asking Redis; that its connection has died silently it notices within 6 seconds. When
-// Redis fails, the tier serves what it has until TTL + StaleFor.
+// caller; and no loader may change what it has returned.
+//
+// Invalidate, Set and Expire on one instance empty the tiers of the others within a round trip, by messages: until a
+// message has come, a process may serve what it has. A process that hears no messages serves nothing that is older than
+// a second without asking Redis; that its connection has died silently it notices within 6 seconds. When Redis fails,
+// the tier serves what it has until TTL + StaleFor.
 type LocalOptions struct {
 	// Entries bounds how many entries are held, expired ones too; the least used make room. Keys of more than 1 KiB are
 	// not held. Zero means that the tier is off.

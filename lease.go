@@ -201,7 +201,7 @@ type ending[T any] struct {
 	event  LoadEvent
 	op     string
 	call   script.Call
-	head   head // of what is to be stored; a drop has none
+	head   head // of what is to be stored; zero when that is nothing
 	stores bool // the step may be rejected
 	silent bool // no loader ran
 }
@@ -295,7 +295,11 @@ func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number
 		switch status {
 		case script.Stored, script.Already:
 			e.validAt, e.event.Outcome = number, Stored
-			f.keepLocal(stored[T]{e.head, e.entry.ETag, e.entry.Value}, number)
+			if e.head == (head{}) {
+				f.local.gone(f.key, number)
+			} else {
+				f.keepLocal(stored[T]{e.head, e.entry.ETag, e.entry.Value}, number)
+			}
 		case unanswered:
 			e.event.Outcome = Unknown
 			f.calls.run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire

@@ -354,10 +354,23 @@ func TestMissesTakeNoPlace(t *testing.T) {
 		c := hearing[string](t, s.Client(t))
 		_, _ = c.Lookup(t.Context(), "one")
 		_, _ = c.GetMany(t.Context(), []string{"one", "two"}, func(context.Context, []string) (map[string]string, error) { return nil, errSource })
-		for _, key := range []string{"one", "two"} {
+		forgetful := c.With(Policy{AbsentTTL: -1})
+		_, _ = forgetful.Get(t.Context(), "three", fails(0, ErrNotFound).Load)
+		for _, key := range []string{"one", "two", "three"} {
 			if c.local.tier.Get(key) != nil {
 				t.Errorf("%s is held", key)
 			}
+		}
+
+		// What turns out not to exist is not kept for an outage, even when that is not remembered.
+		soft := forgetful.With(Policy{TTL: time.Second, StaleFor: time.Hour})
+		set(t, soft, "k", "v")
+		wantEntry(t, "read", soft, "k", "v", Hit)
+		time.Sleep(2 * time.Second)
+		_, _ = soft.Get(t.Context(), "k", fails(0, ErrNotFound).Load) // stale, and refreshed
+		synctest.Wait()
+		if e, _ := c.local.kept("k"); e != nil {
+			t.Errorf("%q is kept", e.value)
 		}
 	})
 }
