@@ -56,6 +56,8 @@ type Entry[T any] struct {
 	ETag     string        // validator for the next load
 	Age      time.Duration // set by the cache: since the load began
 	Source   Source        // set by the cache
+
+	token string // of the write that stored it; empty when it is not from Redis
 }
 
 // Source says where an entry came from.
@@ -200,7 +202,7 @@ func (c *Cache[T]) Get(ctx context.Context, key string, load Loader[T]) (T, erro
 	case held != nil:
 		return c.own(held.value), nil
 	}
-	e, err := c.read(ctx, key, from)
+	e, err := c.read(ctx, key, from, "")
 	return e.Value, err
 }
 
@@ -214,11 +216,11 @@ func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (
 	case held != nil:
 		return c.lend(held.sight(now)), nil
 	}
-	return c.read(ctx, key, from)
+	return c.read(ctx, key, from, "")
 }
 
-// read is the path of a read from Redis on.
-func (c *Cache[T]) read(ctx context.Context, key string, load source[T]) (Entry[T], error) {
+// read is the path of a read from Redis on. What the write of token stored counts as missing.
+func (c *Cache[T]) read(ctx context.Context, key string, load source[T], token string) (Entry[T], error) {
 	var last *LoadError // of a flight whose load began before this call
 	for round := 0; ; round++ {
 		// A key that is being filled is missing: join without asking Redis.
@@ -234,6 +236,8 @@ func (c *Cache[T]) read(ctx context.Context, key string, load source[T]) (Entry[
 				if e, err, ok := c.recall(key); ok {
 					return c.share(e), err
 				}
+			} else if saw.isBy(token) {
+				saw.state = missing
 			} else if e, renew, found, err := c.serve(saw); found {
 				if renew {
 					c.refresh(ctx, key, c.policy, load, saw)
@@ -331,6 +335,20 @@ func (c *Cache[T]) check(ctx context.Context) error {
 		return ErrClosed
 	case ctx.Err() != nil:
 		return contextError(ctx)
+	}
+	return nil
+}
+
+// checkRead refuses a read that cannot be answered.
+func (c *Cache[T]) checkRead(ctx context.Context, key string, load source[T]) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	if load.plain == nil && load.entry == nil {
+		return errNilLoader
+	}
+	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
+		return ErrReentrant
 	}
 	return nil
 }

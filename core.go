@@ -202,7 +202,7 @@ func (s sight[T]) entry() Entry[T] {
 	case s.local:
 		source = Local
 	}
-	return Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now)}
+	return Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now), token: s.token}
 }
 
 // old is what a loader is given: what is stored, if it is a value that can be read.

@@ -285,7 +285,7 @@ func (f *flight[T]) peek(waited bool) *outcome[T] {
 		return nil
 	}
 	number, saw, err := f.lookAgain()
-	if err != nil || saw.state != fresh && saw.state != stale {
+	if err != nil || saw.state != fresh && saw.state != stale || saw.isBy(f.saw.token) {
 		return nil
 	}
 	return f.found(saw, waited, number)

@@ -81,14 +81,8 @@ func (e *localEntry[T]) sight(now time.Duration) sight[T] {
 // tryLocal is the path of a read as far as the local tier, whose value it returns if that has one to serve. It is what a hit
 // there takes, so it copies nothing.
 func (c *Cache[T]) tryLocal(ctx context.Context, key string, load source[T]) (held *localEntry[T], now time.Duration, err error) {
-	if err := c.check(ctx); err != nil {
+	if err := c.checkRead(ctx, key, load); err != nil {
 		return nil, 0, err
-	}
-	if load.plain == nil && load.entry == nil {
-		return nil, 0, errNilLoader
-	}
-	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {
-		return nil, 0, ErrReentrant
 	}
 	if held, now = c.local.get(key); held == nil {
 		return nil, 0, nil
