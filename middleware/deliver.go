@@ -1,0 +1,73 @@
+package middleware
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stockade-cache/stockade"
+)
+
+// deliver answers with a stored page (RFC 9111 4).
+func (v *visit) deliver(e entry) {
+	p := e.Value.Page
+	h := v.w.Header()
+	copyFields(h, p.Header)
+	age := p.age(e)
+	h.Set("Age", strconv.FormatInt(int64(age/time.Second), 10)) // RFC 9111 5.1
+	switch e.Source {
+	case stockade.Joined, stockade.Remote:
+		v.tellCollapsed(h, p.Fresh-age)
+	case stockade.Loaded:
+		v.tell(h, "fwd=stale", ttl(p.Fresh-age))
+	default:
+		v.tellHit(h, p.Fresh-age)
+	}
+	v.send(p.Status, p.Body)
+}
+
+// deliverOwn answers with the response of the request's own run, as the handler made it.
+func (v *visit) deliverOwn(r *run) {
+	h := v.w.Header()
+	copyFields(h, r.own.header)
+	r.tellLed(h, r.verdict.Value != nil && r.verdict.Value.Mark == nil && !r.verdict.NoStore)
+	v.send(r.own.status, r.own.body)
+}
+
+// send sends a response whose fields are set: all of it, a part (RFC 9110 14), or that the client has it.
+func (v *visit) send(status int, body []byte) {
+	h := v.w.Header()
+	if status == http.StatusOK {
+		if v.r.Header["Range"] != nil && v.r.Method == http.MethodGet {
+			modified, _ := http.ParseTime(h.Get("Last-Modified"))
+			h.Del("Content-Length")
+			http.ServeContent(v.w, v.r, "", modified, bytes.NewReader(body))
+			return
+		}
+		if notModified(v.r, h) {
+			dropBody(h)
+			v.w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	if bodyAllowed(status) && v.r.Method != http.MethodHead && h["Content-Length"] == nil && h["Transfer-Encoding"] == nil {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	v.w.WriteHeader(status)
+	if v.r.Method != http.MethodHead && len(body) > 0 {
+		_, _ = v.w.Write(body)
+	}
+}
+
+// refuse answers in place of the handler.
+func (v *visit) refuse(status int, detail string) {
+	h := v.w.Header()
+	v.status.detail = detail
+	v.tell(h, "fwd="+v.miss())
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	h.Set("Cache-Control", "no-store")
+	http.Error(v.w, http.StatusText(status), status)
+}

@@ -1,0 +1,109 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/stockade-cache/stockade"
+)
+
+// isLed reports whether the request is to be answered by its own run. Else the run has not begun, or only renews what
+// was served, and the client's writer is taken from it.
+func (r *run) isLed(e entry, err error) bool {
+	if r.begun.Load() && (err != nil || e.Source == stockade.Loaded) {
+		return true
+	}
+	return !r.take() // a renewal that has begun to stream: then its response will do
+}
+
+// lead answers with the response of the request's own run. e and err are what the cache gave.
+func (v *visit) lead(r *run, e entry, err error) {
+	if errors.Is(err, errWaited) {
+		v.await(r)
+	}
+	if !r.take() {
+		v.attend(r)
+		return
+	}
+	select {
+	case <-r.settled:
+	default:
+		switch {
+		case v.r.Context().Err() != nil: // the client has left; the run goes on
+		case err == nil: // an older page, since the handler takes too long
+			v.deliver(e)
+		default:
+			v.refuse(http.StatusGatewayTimeout, "run-timeout")
+		}
+		return
+	}
+	switch {
+	case r.panicked != nil:
+		panic(r.panicked)
+	case r.own != nil:
+		v.deliverOwn(r)
+	default:
+		verdict := r.verdict
+		if x := verdict.Value.Index; x != nil {
+			verdict.Value = &stored{Page: x.first}
+		}
+		verdict.Age, verdict.Source = time.Since(r.start), stockade.Loaded
+		v.deliver(verdict)
+	}
+}
+
+// await waits for a run that takes longer than others wait for it.
+func (v *visit) await(r *run) {
+	timer := time.NewTimer(v.m.opts.giveUp() - time.Since(r.start))
+	defer timer.Stop()
+	select {
+	case <-r.settled:
+	case <-v.r.Context().Done():
+	case <-v.m.closed:
+	case <-timer.C:
+	}
+}
+
+// attend keeps the client's writer open for a run that streams to it. From here on the run is the client's alone, and
+// ends with it.
+func (v *visit) attend(r *run) {
+	select {
+	case <-r.done:
+	case <-v.r.Context().Done():
+		r.cancel(context.Cause(v.r.Context()))
+	case <-v.m.closed:
+		r.cancel(stockade.ErrClosed)
+	}
+	<-r.done
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+}
+
+// giveUp is when a run is given up.
+func (o *Options) giveUp() time.Duration {
+	return o.RunTimeout + max(o.RunTimeout/10, 100*time.Millisecond)
+}
+
+// isFailure reports whether a run has failed, so that another may do better.
+func isFailure(err error) bool {
+	var failed *stockade.LoadError
+	return errors.As(err, &failed)
+}
+
+// fail answers when there is nothing to share.
+func (v *visit) fail(err error) {
+	switch {
+	case v.r.Context().Err() != nil: // the client has left
+	case errors.Is(err, errWaited), errors.Is(err, stockade.ErrOverloaded), errors.Is(err, stockade.ErrLoadTimeout):
+		v.queue()
+	case isFailure(err):
+		v.status.forwarded(v.miss(), "failed")
+		v.pass(entry{}, "")
+	default: // the cache is closed, or the handler asks for its own URL
+		v.status.forwarded("bypass", "")
+		v.pass(entry{}, "")
+	}
+}
