@@ -182,7 +182,7 @@ func (r *batchRead[T]) joinMany(ctx context.Context, missing []miss[T]) (again [
 			b.flights = append(b.flights, f)
 		}
 	}
-	if len(b.flights) > 0 && !r.work.run(b.fill) {
+	if len(b.flights) > 0 && !r.work.Run(b.fill) {
 		for _, f := range b.flights {
 			f.verdict <- f.failed(ErrClosed)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // batch is the load of many keys by one call of a loader. Each key has a flight of its own, which others join; a flight
@@ -129,7 +130,7 @@ func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 	switch {
 	case len(load) == 0:
 		leave()
-	case !b.work.run(func() {
+	case !b.work.Run(func() {
 		for i, o := range b.loadAll(load, changed, leave) {
 			load[i].decide(o)
 		}
@@ -186,7 +187,7 @@ func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 			switch bid.acquired.Status {
 			case script.TooLate:
 				n.clock.correct(bid.acquired.Time)
-				bid.err = timeoutError{b.opts.RedisTimeout}
+				bid.err = tasks.TimeoutError{After: b.opts.RedisTimeout}
 				late = append(late, bid)
 			case script.Granted:
 				bid.lease = lease{token: bid.token, stamp: bid.acquired.Stamp, time: bid.acquired.Time, at: bid.answered}
@@ -215,7 +216,7 @@ func (b *batch[T]) disown(bids []*bid[T]) {
 		}
 	}
 	if len(unanswered) > 0 {
-		b.calls.run(func() { b.finishAll("release", unanswered, b.releases(unanswered)) })
+		b.calls.Run(func() { b.finishAll("release", unanswered, b.releases(unanswered)) })
 	}
 }
 

@@ -3,92 +3,10 @@ package stockade
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// tasks are goroutines with an owner that waits for them. Safe for concurrent use.
-type tasks struct {
-	mu     sync.Mutex
-	closed bool // guarded by mu: nothing is begun any more
-	wg     sync.WaitGroup
-}
-
-// run starts f, or reports false after close.
-func (t *tasks) run(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return false
-	}
-	t.wg.Go(f)
-	return true
-}
-
-// begin is run for work on the caller's own goroutine: it is followed by end, unless it reports false.
-func (t *tasks) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return false
-	}
-	t.wg.Add(1)
-	return true
-}
-
-func (t *tasks) end() { t.wg.Done() }
-
-// close lets nothing begin and returns when all that did has ended.
-func (t *tasks) close() {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	t.wg.Wait()
-}
-
-// timeoutError says that a call was given up. It is a [net.Error], as the client's own time-outs are.
-type timeoutError struct{ after time.Duration }
-
-func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.after) }
-func (timeoutError) Timeout() bool   { return true }
-func (timeoutError) Temporary() bool { return true }
-
-// within gives a call d to answer, whatever the client's own time-outs and retries are, and stops waiting when ctx
-// ends. The call itself goes on, on a goroutine that tasks own: go-redis does not watch a context while it waits for a
-// reply. An answer that nobody waits for any more is dropped.
-func within[R any](ctx context.Context, t *tasks, d time.Duration, call func(context.Context) (R, error)) (R, error) {
-	type answer struct {
-		r   R
-		err error
-	}
-	answered := make(chan answer, 1)
-	limited, cancel := context.WithTimeoutCause(ctx, d, timeoutError{d})
-	started := t.run(func() {
-		defer cancel()
-		r, err := call(limited)
-		answered <- answer{r, err}
-	})
-	var none R
-	if !started {
-		cancel()
-		return none, ErrClosed
-	}
-	select {
-	case a := <-answered:
-		return a.r, a.err
-	case <-limited.Done():
-	}
-	select {
-	case a := <-answered: // at the last moment
-		return a.r, a.err
-	default:
-		return none, context.Cause(limited)
-	}
-}
 
 // isTransport reports whether an error says that no answer came: nothing is known about what the server did.
 func isTransport(err error) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // core is what the views of a Cache share.
@@ -42,8 +43,8 @@ type core[T any] struct {
 	ctx     context.Context // ends with Close, cause ErrClosed
 	cancel  context.CancelCauseFunc
 	closed  atomic.Bool
-	work    *tasks // flights and loaders
-	calls   *tasks // calls of the client, which flights still make while they end
+	work    *tasks.Group // flights and loaders
+	calls   *tasks.Group // calls of the client, which flights still make while they end
 	closing sync.Once
 }
 
@@ -53,7 +54,7 @@ func newCore[T any](rdb redis.UniversalClient, opts Options) *core[T] {
 		opts: opts, channel: opts.Prefix + ":wake", format: newFormat[T](opts.Codec), notFound: ErrNotFound,
 		permits:    semaphore.NewWeighted(int64(opts.MaxLoads)),
 		background: semaphore.NewWeighted(int64(max(opts.MaxLoads/4, 1))),
-		ctx:        ctx, cancel: cancel, work: &tasks{}, calls: &tasks{},
+		ctx:        ctx, cancel: cancel, work: &tasks.Group{Closed: ErrClosed}, calls: &tasks.Group{Closed: ErrClosed},
 	}
 	if opts.NotFound != nil && !errors.Is(opts.NotFound, ErrNotFound) {
 		c.notFound = fmt.Errorf("%w: %w", ErrNotFound, opts.NotFound)
@@ -73,9 +74,9 @@ func (c *core[T]) Close() error {
 		c.closed.Store(true)
 		c.cancel(ErrClosed)
 		c.nodes.close()
-		c.work.close()
+		c.work.Close()
 		c.bus.Close()
-		c.calls.close()
+		c.calls.Close()
 	})
 	return nil
 }

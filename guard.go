@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
+
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // Guard knows of keys that cannot exist, so that a flood of made-up keys does not reach the source. The cache asks it
@@ -28,7 +30,7 @@ func (c *core[T]) rulesOut(ctx context.Context, keys []string) map[string]bool {
 		return nil
 	}
 	var over atomic.Bool // the call has ended or was given up, whichever came first
-	may, err := within(ctx, c.work, c.opts.RedisTimeout, func(ctx context.Context) ([]bool, error) {
+	may, err := tasks.Within(ctx, c.work, c.opts.RedisTimeout, func(ctx context.Context) ([]bool, error) {
 		defer func() {
 			if over.Swap(true) {
 				c.overdue.Add(-1)

@@ -35,7 +35,7 @@ func launch[T, R any](c *core[T], caller context.Context, mark *loading, leave f
 		expire()
 		cancel(nil)
 	}
-	started := c.work.run(func() {
+	started := c.work.Run(func() {
 		var l landing[R]
 		returned := false
 		defer func() {
@@ -106,7 +106,7 @@ func hold[T, R any](c *core[T], ctx context.Context, landed <-chan landing[R], w
 			}
 		case <-timer.C:
 			if !renewing && !lost {
-				renewing = c.calls.run(func() { renewed <- renew() })
+				renewing = c.calls.Run(func() { renewed <- renew() })
 			}
 		case status := <-renewed:
 			renewing = false

@@ -302,7 +302,7 @@ func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number
 			}
 		case unanswered:
 			e.event.Outcome = Unknown
-			f.calls.run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire
+			f.calls.Run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire
 		default:
 			e.event.Outcome = Rejected
 		}
@@ -344,7 +344,7 @@ func (f *flight[T]) release(l lease) {
 // disown gives a lease back that an unanswered acquire may have been granted, in the background.
 func (f *flight[T]) disown(token string, cause error) {
 	if mayBeGranted(cause) {
-		f.calls.run(func() { f.release(lease{token: token}) })
+		f.calls.Run(func() { f.release(lease{token: token}) })
 	}
 }
 

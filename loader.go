@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/stockade-cache/stockade/internal/script"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // source is what a caller gave to load from: one of the two.
@@ -144,10 +145,10 @@ func (c *core[T]) own(value T) T {
 // run makes the flight. singleflight needs it to return: nothing here panics, and loaders run apart.
 func (f *flight[T]) run() *outcome[T] {
 	defer f.filling.remove(f.key, f)
-	if !f.work.begin() {
+	if !f.work.Begin() {
 		return f.failed(ErrClosed)
 	}
-	defer f.work.end()
+	defer f.work.End()
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
 	if f.verdict != nil {
@@ -269,7 +270,7 @@ func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error)
 		}
 		n.clock.correct(a.Time)
 	}
-	return a, timeoutError{f.opts.RedisTimeout}
+	return a, tasks.TimeoutError{After: f.opts.RedisTimeout}
 }
 
 // lookAgain reads the key, with the number of that read.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockade-cache/stockade/internal/bus"
 	"github.com/stockade-cache/stockade/internal/script"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 const (
@@ -70,7 +71,7 @@ type Locker struct {
 	nodes   *nodes
 	bus     *bus.Bus
 	queue   queue
-	tasks   tasks
+	work    tasks.Group
 	ctx     context.Context // ends with Close
 	cancel  context.CancelCauseFunc
 
@@ -92,8 +93,8 @@ func NewLocker(rdb redis.UniversalClient, opts LockOptions) (*Locker, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	l := &Locker{rdb: rdb, opts: opts, channel: opts.Prefix + ":unlock", held: map[*Lock]struct{}{}}
-	l.nodes = newNodes(rdb, opts.RedisTimeout, &l.tasks, l.tellRedis, func() {})
+	l := &Locker{work: tasks.Group{Closed: ErrClosed}, rdb: rdb, opts: opts, channel: opts.Prefix + ":unlock", held: map[*Lock]struct{}{}}
+	l.nodes = newNodes(rdb, opts.RedisTimeout, &l.work, l.tellRedis, func() {})
 	l.bus = bus.New(rdb, l.channel, bus.Events{})
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l, nil
@@ -154,7 +155,7 @@ func (l *Locker) Close() error {
 	}
 	l.bus.Close()
 	l.nodes.close()
-	l.tasks.close()
+	l.work.Close()
 	return nil
 }
 
@@ -336,7 +337,7 @@ func ask[R clocked](ctx context.Context, l *Locker, k *Lock, op string, budget t
 		var none R
 		return none, err
 	}
-	r, err := within(ctx, &l.tasks, budget, func(ctx context.Context) (R, error) {
+	r, err := tasks.Within(ctx, &l.work, budget, func(ctx context.Context) (R, error) {
 		sent := time.Now()
 		r, err := run(ctx, n)
 		if err == nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade/internal/script"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // nodes knows the servers behind a client, one node each. Safe for concurrent use.
 type nodes struct {
 	rdb       redis.UniversalClient
 	timeout   time.Duration
-	tasks     *tasks
+	calls     *tasks.Group
 	tell      func(RedisEvent)
 	recovered func() // a node answers again
 	cached    bool   // the client has a cache of its own, which reads must pass around
@@ -40,9 +41,9 @@ type nodes struct {
 }
 
 // newNodes has its functions called while no mutex is held.
-func newNodes(rdb redis.UniversalClient, timeout time.Duration, tasks *tasks, tell func(RedisEvent), recovered func()) *nodes {
+func newNodes(rdb redis.UniversalClient, timeout time.Duration, calls *tasks.Group, tell func(RedisEvent), recovered func()) *nodes {
 	ns := &nodes{
-		rdb: rdb, timeout: timeout, tasks: tasks, tell: tell, recovered: recovered,
+		rdb: rdb, timeout: timeout, calls: calls, tell: tell, recovered: recovered,
 		byClient: map[*redis.Client]*node{}, told: map[string]bool{},
 	}
 	ns.ctx, ns.cancel = context.WithCancel(context.Background())
@@ -84,7 +85,7 @@ func (ns *nodes) of(ctx context.Context, name string) (*node, error) {
 		if err := ns.single.pass(); err != nil {
 			return nil, err
 		}
-		client, err := within(ctx, ns.tasks, ns.timeout, func(ctx context.Context) (*redis.Client, error) {
+		client, err := tasks.Within(ctx, ns.calls, ns.timeout, func(ctx context.Context) (*redis.Client, error) {
 			return rdb.MasterForKey(ctx, name)
 		})
 		if ctx.Err() == nil {
@@ -189,7 +190,7 @@ func (n *node) changed(cause error) {
 // ping asks for a sign of life. In a cluster another node may have taken over.
 func (n *node) ping() {
 	n.reload()
-	n.tasks.run(func() {
+	n.calls.Run(func() {
 		var err error
 		sent := time.Now()
 		if cluster, ok := n.rdb.(*redis.ClusterClient); ok {
@@ -280,7 +281,7 @@ func stepOnce[R clocked](ctx context.Context, n *node, op string, run func(conte
 		var none R
 		return none, err
 	}
-	r, err := within(ctx, n.tasks, n.timeout, func(ctx context.Context) (R, error) {
+	r, err := tasks.Within(ctx, n.calls, n.timeout, func(ctx context.Context) (R, error) {
 		sent := time.Now()
 		// Through the client that knows all nodes: it follows a key that moves.
 		r, err := run(ctx, n.nodes.rdb)

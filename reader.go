@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 const (
@@ -193,7 +195,7 @@ func (n *node) callLocked() {
 		n.work.Signal()
 	case n.flushers < tripsInFlight:
 		f := &flusher{node: n}
-		if !n.tasks.run(f.run) {
+		if !n.calls.Run(f.run) {
 			return
 		}
 		n.flushers++
@@ -250,8 +252,8 @@ func (n *node) flyOwn(t *trip) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gatherLocked()
-	if i := slices.Index(n.gathering, t); i >= 0 && n.tasks.begin() { // not after Close, which lands it
-		defer n.tasks.end()
+	if i := slices.Index(n.gathering, t); i >= 0 && n.calls.Begin() { // not after Close, which lands it
+		defer n.calls.End()
 		n.gathering = slices.Delete(n.gathering, i, i+1)
 		t.own = flusher{node: n, own: true}
 		t.own.flyLocked(t)
@@ -268,7 +270,7 @@ func (f *flusher) flyLocked(t *trip) bool {
 	t.until = f.left.Add(n.timeout)
 	n.out[f] = struct{}{}
 	n.keysOut += len(t.names())
-	n.watching = n.watching || n.tasks.run(n.watch)
+	n.watching = n.watching || n.calls.Run(n.watch)
 	n.called = false
 	n.callLocked()
 	n.mu.Unlock()
@@ -376,7 +378,7 @@ func (n *node) watch() {
 
 // giveUp fails trips whose time is over.
 func (n *node) giveUp(late []*trip) {
-	err := timeoutError{n.timeout}
+	err := tasks.TimeoutError{After: n.timeout}
 	n.note("read", err) // as in run
 	for _, t := range late {
 		t.land(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // wire stands for the server of a node: trips are out until they are let in.
@@ -318,7 +319,7 @@ func readAtRandom(t *testing.T, seed uint64) {
 		case 1:
 			time.Sleep(2 * testTimeout) // given up
 		case 2:
-			return timeoutError{}
+			return tasks.TimeoutError{}
 		}
 		t.values = make([]any, len(t.names()))
 		for i, name := range t.names() {

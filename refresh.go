@@ -33,7 +33,7 @@ func (c *core[T]) inBackground(refresh func()) bool {
 	case !c.background.TryAcquire(1):
 		return false
 	case !c.permits.TryAcquire(1):
-	case c.work.run(refresh):
+	case c.work.Run(refresh):
 		return true
 	default:
 		c.permits.Release(1)

@@ -80,7 +80,7 @@ func (k *Lock) granted(sent time.Time, fence int64) bool {
 func (k *Lock) giveUp() {
 	k.end(nil)
 	if k.unanswered {
-		k.locker.tasks.run(k.disown)
+		k.locker.work.Run(k.disown)
 	}
 }
 
@@ -108,7 +108,7 @@ func (k *Lock) hold() {
 	l.mu.Lock()
 	l.held[k] = struct{}{}
 	l.mu.Unlock()
-	l.tasks.run(k.watch)
+	l.work.Run(k.watch)
 	k.tell(LockTaken, nil)
 }
 
@@ -196,7 +196,7 @@ func (k *Lock) Unlock(ctx context.Context) error {
 func (k *Lock) release(ctx context.Context, why error) {
 	k.once.Do(func() {
 		k.end(why)
-		if !k.locker.tasks.run(func() { k.free(ctx) }) {
+		if !k.locker.work.Run(func() { k.free(ctx) }) {
 			// Close has released all that was held: this one was lost before.
 			k.answer = k.check()
 			close(k.freed)

@@ -35,6 +35,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 // Middleware shares responses. It is safe for concurrent use. Close it after the server has been shut down; the client
@@ -52,7 +53,7 @@ type shared struct {
 	redisFails atomic.Bool
 	turns      turns
 	renewing   sync.Map // keys whose pages are being renewed in the background
-	runs       sync.WaitGroup
+	runs       *tasks.Group
 	closed     chan struct{}
 	closing    sync.Once
 }
@@ -64,7 +65,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{opts: opts, closed: make(chan struct{})}
+	group := func() *tasks.Group { return &tasks.Group{Closed: stockade.ErrClosed} }
+	s := &shared{opts: opts, runs: group(), closed: make(chan struct{})}
 	observer := opts.Observer
 	observer.Redis = func(e stockade.RedisEvent) {
 		s.redisFails.Store(e.Open)
@@ -83,7 +85,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Middleware, error) {
 	if timeout == 0 {
 		timeout = defaultRedisTimeout
 	}
-	steps := &steps{rdb: rdb, prefix: opts.Prefix, timeout: timeout, fails: &s.redisFails}
+	steps := &steps{rdb: rdb, prefix: opts.Prefix, timeout: timeout, fails: &s.redisFails, calls: group()}
 	s.tags = &tags{steps, 2*opts.giveUp() + time.Minute}
 	return &Middleware{s, opts.Route}, nil
 }
@@ -136,8 +138,8 @@ func (m *Middleware) Close() error {
 	m.closing.Do(func() {
 		close(m.closed)
 		err = m.cache.Close()
-		m.runs.Wait()
-		m.tags.calls.Wait()
+		m.runs.Close()
+		m.tags.calls.Close()
 	})
 	return err
 }
@@ -149,12 +151,15 @@ func (m *shared) refresh(run *run, key string, seen entry) {
 		return
 	}
 	run.start = time.Now()
-	m.runs.Go(func() {
+	begun := m.runs.Run(func() {
 		defer m.renewing.Delete(key)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(run.r.Context()), m.opts.giveUp())
 		defer cancel()
 		_, _ = m.cache.Renew(ctx, key, seen, run.load) // a failure has been told to the Observer
 	})
+	if !begun {
+		m.renewing.Delete(key)
+	}
 }
 
 // admit reports whether one more variant of a URL may be stored.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stockade-cache/stockade"
 )
 
 // run is one run of the handler whose response may be shared. It belongs to the cache, not to the client whose request
@@ -81,8 +83,11 @@ func (r *run) load(ctx context.Context, old *entry) (entry, error) {
 	}
 	handling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.cancel = cancel
+	if !r.m.runs.Run(func() { r.handle(handling) }) {
+		cancel(stockade.ErrClosed)
+		return entry{}, stockade.ErrClosed
+	}
 	r.begun.Store(true)
-	r.m.runs.Go(func() { r.handle(handling) })
 	timer := time.NewTimer(r.m.opts.RunTimeout)
 	defer timer.Stop()
 	select {

@@ -5,13 +5,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade"
+	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
 //go:embed begin.lua
@@ -39,36 +39,20 @@ type steps struct {
 	prefix  string
 	timeout time.Duration
 	fails   *atomic.Bool // Redis is known not to answer: nothing is asked
-	calls   sync.WaitGroup
+	calls   *tasks.Group
 }
 
 var errRedisFails = errors.New("redis does not answer")
 
-// do makes a call that may take the timeout, whatever the client's own are: the call itself goes on then, and what it
-// brings is dropped.
+// do makes a call. An error Is [stockade.ErrRedis] or [stockade.ErrClosed].
 func do[R any](ctx context.Context, s *steps, call func(context.Context) (R, error)) (R, error) {
-	type answer struct {
-		r   R
-		err error
+	var r R
+	err := errRedisFails
+	if !s.fails.Load() {
+		r, err = tasks.Within(ctx, s.calls, s.timeout, call)
 	}
-	var none R
-	if s.fails.Load() {
-		return none, fmt.Errorf("%w: %w", stockade.ErrRedis, errRedisFails)
+	if err != nil && !errors.Is(err, stockade.ErrClosed) {
+		err = fmt.Errorf("%w: %w", stockade.ErrRedis, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	answered := make(chan answer, 1)
-	s.calls.Go(func() {
-		defer cancel()
-		r, err := call(ctx)
-		answered <- answer{r, err}
-	})
-	select {
-	case a := <-answered:
-		if a.err != nil {
-			return none, fmt.Errorf("%w: %w", stockade.ErrRedis, a.err)
-		}
-		return a.r, nil
-	case <-ctx.Done():
-		return none, fmt.Errorf("%w: %w", stockade.ErrRedis, context.Cause(ctx))
-	}
+	return r, err
 }

@@ -35,6 +35,7 @@ const (
 	script    = module + "/internal/script"
 	bus       = module + "/internal/bus"
 	tier      = module + "/internal/tier"
+	tasks     = module + "/internal/tasks"
 	redistest = module + "/internal/redistest"
 	locktest  = module + "/internal/locktest"
 	anything  = "*"
@@ -49,14 +50,15 @@ type rule struct {
 }
 
 var rules = []rule{
-	{".", []string{goRedis, xSync, msgpack, script, bus, tier}, []string{miniredis, goleak, porcupine, otter, redistest, locktest}},
+	{".", []string{goRedis, xSync, msgpack, script, bus, tier, tasks}, []string{miniredis, goleak, porcupine, otter, redistest, locktest}},
 	{"internal/script", []string{goRedis}, []string{miniredis, goleak, porcupine, redistest}},
 	{"internal/bus", []string{goRedis}, []string{miniredis, goleak, redistest}},
 	{"internal/tier", []string{otter}, []string{goleak}},
+	{"internal/tasks", nil, []string{goleak}},
 	{"internal/redistest", []string{goRedis, miniredis, goleak}, nil},
 	{"internal/locktest", []string{module}, nil},
 	{"internal/arch", nil, nil},
-	{"middleware/...", []string{module, goRedis, module + "/middleware"}, []string{miniredis, goleak, redistest}},
+	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},
 	{"bloom", []string{module, goRedis, xxhash}, []string{miniredis, goleak, redistest}},
 	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest}},
 	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", goRedis, miniredis, sqlite}, []string{goleak}},
