@@ -15,7 +15,7 @@ FUZZTIME ?= 20s
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: check static test race alone cluster fuzz bench fmt tidy
+.PHONY: check static test race alone cluster fuzz bench fmt tidy conformance-deps
 .PHONY: gofmt vet staticcheck govulncheck tidy-diff
 
 # The last step is the one that may be unable to run: what it says then is not to be overlooked.
@@ -85,6 +85,11 @@ fuzz:
 bench:
 	$(call step,go test -bench . ./...)
 	go test -run '^$$' -bench . -benchmem ./...
+
+# What the test in middleware/conformance needs besides Go: it wants node and npm.
+conformance-deps:
+	$(call step,npm ci in middleware/conformance/testdata)
+	cd middleware/conformance/testdata && npm ci
 
 fmt:
 	gofmt -w .
