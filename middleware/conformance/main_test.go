@@ -1,0 +1,9 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/stockade-cache/stockade/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
