@@ -39,12 +39,8 @@ func (v *visit) variant(vary []string) string {
 	}
 	parts := []string{v.extra}
 	for _, name := range vary {
-		values, there := v.r.Header[name]
-		trimmed := make([]string, len(values))
-		for i, value := range values {
-			trimmed[i] = strings.Trim(value, " \t")
-		}
-		parts = append(parts, name, strconv.FormatBool(there), strings.Join(trimmed, ", "))
+		_, there := v.r.Header[name]
+		parts = append(parts, name, strconv.FormatBool(there), normal(v.r.Header, name))
 	}
 	for _, name := range v.route.Cookies {
 		cookies := v.r.CookiesNamed(name)
@@ -54,6 +50,20 @@ func (v *visit) variant(vary []string) string {
 		}
 	}
 	return digest(parts...)
+}
+
+// normal is what a field says, written in one way as far as its syntax is known: lines are joined, and the spaces and the
+// case of letters do not count in those that negotiate. The order does, which handlers may go by.
+func normal(h http.Header, name string) string {
+	switch name {
+	case "Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language":
+		return strings.ToLower(strings.Join(list(h, name), ","))
+	}
+	lines := make([]string, len(h[name]))
+	for i, line := range h[name] {
+		lines[i] = strings.Trim(line, " \t")
+	}
+	return strings.Join(lines, ", ")
 }
 
 // variantKey is the key of the variant that a request wants.
