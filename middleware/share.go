@@ -41,7 +41,7 @@ func (r *run) keep(ctx context.Context, p *page) {
 	e.Value = storedPage(p)
 	if r.route.Tags {
 		if p.Tags = tagsOf(r.target, p.Header); len(p.Tags) > 0 {
-			e.NoStore = r.epoch == noEpoch || !r.m.tags.keep(ctx, p.Tags, p.Epoch, r.terms.total())
+			e.NoStore = !r.m.tags.keep(ctx, p.Tags, p.Epoch, r.terms.total())
 		}
 	}
 	switch {
