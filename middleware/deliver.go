@@ -20,7 +20,7 @@ func (v *visit) deliver(e entry) {
 	case stockade.Joined, stockade.Remote:
 		v.tellCollapsed(h, p.Fresh-age)
 	case stockade.Loaded:
-		v.tell(h, "fwd=stale", ttl(p.Fresh-age))
+		v.tellStale(h, p.Fresh-age)
 	default:
 		v.tellHit(h, p.Fresh-age)
 	}

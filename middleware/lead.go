@@ -49,6 +49,7 @@ func (v *visit) lead(r *run, e entry, err error) {
 		if x := verdict.Value.Index; x != nil {
 			verdict.Value = &stored{Page: x.first}
 		}
+		v.status.code = r.fwd
 		verdict.Age, verdict.Source = time.Since(r.start), stockade.Loaded
 		v.deliver(verdict)
 	}

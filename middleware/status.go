@@ -11,6 +11,7 @@ import (
 // cacheStatus is what a request's member of Cache-Status (RFC 9211 2) says of the cache. The key is not shown.
 type cacheStatus struct {
 	fwd    string // why the request went forward; empty when it did not
+	code   int    // the status that the handler answered; zero when it did not
 	detail string
 }
 
@@ -49,6 +50,15 @@ func (r *run) tellLed(h http.Header, stored bool) {
 
 // tellHit is for a page that was there, left is how long it is fresh; negative when it is stale.
 func (v *visit) tellHit(h http.Header, left time.Duration) { v.tell(h, "hit", ttl(left)) }
+
+// tellStale is for an older page, that the request's own run found to stand or to be better than an error.
+func (v *visit) tellStale(h http.Header, left time.Duration) {
+	params := []string{"fwd=stale"}
+	if v.status.code != 0 {
+		params = append(params, "fwd-status="+strconv.Itoa(v.status.code))
+	}
+	v.tell(h, append(params, ttl(left))...)
+}
 
 // tellCollapsed is for a page that was made for another request while this one waited.
 func (v *visit) tellCollapsed(h http.Header, left time.Duration) {
