@@ -3,6 +3,7 @@ package middleware
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,14 +14,18 @@ import (
 // scripted answers with one response after the other, and then with the last again.
 type scripted struct {
 	answers []http.HandlerFunc
-	next    int
-	seen    []http.Header // of the requests
+
+	mu   sync.Mutex
+	next int           // guarded by mu
+	seen []http.Header // of the requests; guarded by mu
 }
 
 func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
 	s.seen = append(s.seen, r.Header.Clone())
 	answer := s.answers[min(s.next, len(s.answers)-1)]
 	s.next++
+	s.mu.Unlock()
 	answer(w, r)
 }
 

@@ -30,7 +30,7 @@ func (v *visit) read() {
 		v.pass(entry{}, "")
 		return
 	}
-	if v.r.Method == http.MethodHead || v.r.Header["Range"] != nil || v.asksNoStore() {
+	if v.r.Method == http.MethodHead || v.r.Header["Range"] != nil || v.asksNoStore() || v.onlyIfCached() {
 		if e, ok := v.fresh(); ok {
 			v.deliver(e)
 			return
