@@ -72,4 +72,3 @@ func (s *site) wantRuns(what string, want int64) {
 		s.t.Errorf("%s: the handler ran %d times, want %d", what, got, want)
 	}
 }
-
