@@ -23,7 +23,7 @@ func TestWithoutRedis(t *testing.T) {
 			d := &versioned{fields: map[string]string{"Vary": "X-V"}}
 			release := make(chan struct{})
 			d.during = func() { <-release }
-			site := newSite(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), Route{Tags: true}, d.ServeHTTP)
+			site := newSite(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), Route{}, d.ServeHTTP)
 			start := stop(s, t)
 			var wg sync.WaitGroup
 			for range 50 {
@@ -37,7 +37,7 @@ func TestWithoutRedis(t *testing.T) {
 			redistest.Eventually(t, 10*time.Second, "all wait", func() bool { return site.mw.Stats().Misses >= 50 })
 			close(release)
 			wg.Wait()
-			if runs := site.runs.Load(); runs > 2 { // those who came after the run began do not have its outcome
+			if runs := site.runs.Load(); runs > 5 { // who came after a run began does not have its outcome
 				t.Errorf("%d runs", runs)
 			}
 			start()
