@@ -162,11 +162,11 @@ func (m *shared) refresh(run *run, key string, seen entry) {
 	}
 }
 
-// admit reports whether one more variant of a URL may be stored.
+// admit reports whether one more variant of a URL may be stored. When Redis does not say, it will hardly store it either.
 func (m *shared) admit(ctx context.Context, v *visit, x *index) bool {
 	name := m.opts.Prefix + ":n:" + v.primary + ":" + x.Generation
 	admitted, err := do(ctx, m.tags.steps, func(ctx context.Context) (bool, error) {
 		return admitScript.Run(ctx, m.tags.rdb, []string{name}, v.route.MaxVariants, max(x.Life, time.Second).Milliseconds()).Bool()
 	})
-	return err == nil && admitted
+	return err != nil || admitted
 }

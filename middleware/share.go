@@ -65,11 +65,11 @@ func (r *run) keepVariant(ctx context.Context, e entry) entry {
 	x := newIndex(e.Value.Page, r.terms)
 	if !e.NoStore {
 		e.Age = time.Since(r.start)
-		e.NoStore = !r.m.admit(ctx, r.visit, x) || r.m.cache.SetEntry(ctx, r.variantKey(x), e) != nil
+		if r.m.admit(ctx, r.visit, x) {
+			_ = r.m.cache.SetEntry(ctx, r.variantKey(x), e) // without it the next request for the variant makes it
+		}
 	}
-	at := indexEntry(&stored{ID: newID(), Index: x})
-	at.NoStore = e.NoStore
-	return at
+	return indexEntry(&stored{ID: newID(), Index: x})
 }
 
 // widen replaces the index of a URL whose variants turn out to vary by more.
