@@ -42,7 +42,8 @@ import (
 type Loader[T any] func(ctx context.Context) (T, error)
 
 // EntryLoader is a [Loader] that chooses lifetimes, may reuse what it is given, and may refuse storing. old is what is
-// stored (stale or kept), or nil. [ErrNotModified] says that old still stands: it is stored anew, with the non-zero
+// stored, or nil. Its Source is Hit or Stale when it is refreshed while callers are served old, and Kept when they wait for
+// the loader. [ErrNotModified] says that old still stands: it is stored anew, with the non-zero
 // lifetimes of the returned entry, and keeps its ETag.
 type EntryLoader[T any] func(ctx context.Context, old *Entry[T]) (Entry[T], error)
 
@@ -70,10 +71,11 @@ const (
 	Remote               // another process loaded it while this one waited
 	Local                // from this process, without Redis
 	Stale                // past its TTL
+	Kept                 // past StaleFor: only the old of an EntryLoader
 )
 
 func (s Source) String() string {
-	return [...]string{"hit", "loaded", "joined", "remote", "local", "stale"}[s]
+	return [...]string{"hit", "loaded", "joined", "remote", "local", "stale", "kept"}[s]
 }
 
 // Policy is the part of [Options] that a view may change, see [Cache.With]. A zero field means the parent's; negative

@@ -211,7 +211,14 @@ func (s sight[T]) old() *Entry[T] {
 	if !s.there || s.state == undecodable || s.state == newer || s.kind == kindAbsent {
 		return nil
 	}
-	return &Entry[T]{Value: s.value, ETag: s.etag, Source: Stale, Age: s.age(s.now)}
+	source := Kept
+	switch s.state {
+	case fresh:
+		source = Hit
+	case stale:
+		source = Stale
+	}
+	return &Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now)}
 }
 
 // newToken returns what tells one acquisition, or one write, from every other.

@@ -9,19 +9,20 @@ import (
 	"github.com/stockade-cache/stockade"
 )
 
-// isLed reports whether the request is to be answered by its own run. Else the run has not begun, or only renews what
-// was served, and the client's writer is taken from it.
-func (r *run) isLed(e entry, err error) bool {
-	if r.begun.Load() && (err != nil || e.Source == stockade.Loaded) {
-		return true
+// isLed reports whether the request is to be answered by its own run, that has begun in its place. If not, none will.
+func (r *run) isLed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.begun {
+		r.client = nil
 	}
-	return !r.take() // a renewal that has begun to stream: then its response will do
+	return r.begun
 }
 
 // lead answers with the response of the request's own run. e and err are what the cache gave.
 func (v *visit) lead(r *run, e entry, err error) {
 	if errors.Is(err, errWaited) {
-		v.await(r)
+		v.await(r, v.r.Context().Done())
 	}
 	if !r.take() {
 		v.attend(r)
@@ -31,7 +32,8 @@ func (v *visit) lead(r *run, e entry, err error) {
 	case <-r.settled:
 	default:
 		switch {
-		case v.r.Context().Err() != nil: // the client has left; the run goes on
+		case v.r.Context().Err() != nil: // the client has left. The run goes on, in the place of the request: that stays.
+			v.await(r, nil)
 		case err == nil: // an older page, since the handler takes too long
 			v.deliver(e)
 		default:
@@ -55,13 +57,13 @@ func (v *visit) lead(r *run, e entry, err error) {
 	}
 }
 
-// await waits for a run that takes longer than others wait for it.
-func (v *visit) await(r *run) {
+// await waits for a run until left, but not for one that is given up.
+func (v *visit) await(r *run, left <-chan struct{}) {
 	timer := time.NewTimer(v.m.opts.giveUp() - time.Since(r.start))
 	defer timer.Stop()
 	select {
 	case <-r.settled:
-	case <-v.r.Context().Done():
+	case <-left:
 	case <-v.m.closed:
 	case <-timer.C:
 	}

@@ -118,6 +118,10 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			v.pass(entry{}, "")
 		case v.isRead():
 			v.primary = v.target.key(r.Method)
+			if run, ok := m.resent(r, v.primary); ok {
+				run.handle(next, r, r.Context())
+				return
+			}
 			v.read()
 		case isSafe(r.Method):
 			v.status.forwarded("method", "")

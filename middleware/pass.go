@@ -14,7 +14,7 @@ func (v *visit) pass(e entry, key string) {
 	w := &watcher{ResponseWriter: v.w}
 	r := v.r
 	if v.route.Cookies != nil && v.isRead() {
-		r = v.handled(r.Context())
+		r = v.route.handled(r, r.Context())
 	}
 	var refused string
 	var old *page
@@ -32,7 +32,7 @@ func (v *visit) pass(e entry, key string) {
 		return true
 	}
 	if old != nil {
-		r = v.handled(r.Context())
+		r = v.route.handled(v.r, r.Context())
 		withoutConditions(r.Header)
 		conditional(r.Header, old)
 		w.header = http.Header{}

@@ -289,19 +289,19 @@ func (rec *recorder) describe() {
 }
 
 // abort is for a handler that has panicked.
-func (rec *recorder) abort(v any, stack []byte) {
+func (rec *recorder) abort(v any) {
 	r := rec.run
 	switch {
 	case rec.to == toClient:
 		r.panicked = v
 	case rec.instead.Value != nil:
-		r.report(v, stack)
+		r.report(v)
 		r.settle(rec.instead, nil)
 	case rec.to == toNowhere:
-		r.report(v, stack)
+		r.report(v)
 	default:
 		if e, ok := r.older(); ok {
-			r.report(v, stack)
+			r.report(v)
 			r.settle(e, nil)
 			return
 		}
@@ -309,7 +309,7 @@ func (rec *recorder) abort(v any, stack []byte) {
 		attended := r.client != nil
 		r.mu.Unlock()
 		if r.panicked = v; !attended {
-			r.report(v, stack)
+			r.report(v)
 		}
 		r.unshared("panic", errFailed)
 	}

@@ -21,8 +21,10 @@ type run struct {
 	*visit
 	again bool // the last run for these clients failed
 
-	begun  atomic.Bool
-	cancel context.CancelCauseFunc // of the handler's context; set before begun
+	cancel    context.CancelCauseFunc // of the handler's context; set before the handler runs
+	server    *http.Server            // nil in tests without one
+	localAddr any
+	reached   atomic.Bool // by the request that was sent once more
 
 	// What the run was given, and what came of it. Written before settled is closed.
 	old      entry // what is stored; its Value is nil without it
@@ -39,6 +41,7 @@ type run struct {
 	done     chan struct{} // closed when the handler has returned
 
 	mu      sync.Mutex
+	begun   bool                // guarded by mu: in the place of the request, which waits for it
 	client  http.ResponseWriter // guarded by mu; nil when the client's goroutine has it back
 	streams bool                // guarded by mu: the run has taken client for itself
 }
@@ -53,12 +56,17 @@ type response struct {
 var (
 	errDetached  = errors.New("middleware: nobody is there who could get what the handler writes")
 	errCancelled = errors.New("middleware: the context of the run has ended")
+	errUnreached = errors.New("middleware: the request of a run was answered before it came to the middleware")
 	errFailed    = errors.New("middleware: the handler panicked")
 	errCut       = errors.New("middleware: the body is shorter or longer than Content-Length says")
 )
 
 func (v *visit) newRun(again bool) *run {
-	return &run{visit: v, again: again, client: v.w, settled: make(chan struct{}), done: make(chan struct{})}
+	r := &run{visit: v, again: again, client: v.w, settled: make(chan struct{}), done: make(chan struct{})}
+	ctx := v.r.Context()
+	r.server, _ = ctx.Value(http.ServerContextKey).(*http.Server)
+	r.localAddr = ctx.Value(http.LocalAddrContextKey)
+	return r
 }
 
 // load is what the cache calls when this process is to fill a key. It returns when it is known what others get: for a
@@ -70,7 +78,7 @@ func (r *run) load(ctx context.Context, old *entry) (entry, error) {
 			return indexEntry(s), errNotModified
 		case s.Mark != nil: // a refresh that nobody needs
 			return entry{Value: s, NoStore: true}, nil
-		case s.Page != nil:
+		case s.Page.Variant == r.variant(s.Page.Vary):
 			r.old = *old
 		}
 	}
@@ -81,13 +89,17 @@ func (r *run) load(ctx context.Context, old *entry) (entry, error) {
 		}
 		r.epoch = epoch
 	}
-	handling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	r.cancel = cancel
-	if !r.m.runs.Run(func() { r.handle(handling) }) {
-		cancel(stockade.ErrClosed)
-		return entry{}, stockade.ErrClosed
+	values, runs := context.WithoutCancel(ctx), r.place
+	if old != nil && old.Source != stockade.Kept || !r.begin() {
+		values, runs = r.ownContext(values), r.resend
 	}
-	r.begun.Store(true)
+	handling, cancel := context.WithCancelCause(values)
+	r.cancel = cancel
+	work := func() { runs(handling) }
+	if !r.m.runs.Run(work) {
+		r.settle(entry{}, stockade.ErrClosed)
+		close(r.done)
+	}
 	timer := time.NewTimer(r.m.opts.RunTimeout)
 	defer timer.Stop()
 	select {
@@ -106,8 +118,19 @@ func (r *run) load(ctx context.Context, old *entry) (entry, error) {
 	return r.verdict, r.err
 }
 
-// handle runs the handler.
-func (r *run) handle(ctx context.Context) {
+// begin takes the place of the request that started the run, unless that has been answered already.
+func (r *run) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun = r.client != nil
+	return r.begun
+}
+
+// place runs the handler in the place of the request.
+func (r *run) place(ctx context.Context) { r.handle(r.next, r.r, ctx) }
+
+// handle runs the handler for a request.
+func (r *run) handle(next http.Handler, req *http.Request, ctx context.Context) {
 	defer close(r.done)
 	defer r.cancel(nil)
 	rec := &recorder{run: r, ctx: ctx, header: http.Header{}}
@@ -120,17 +143,17 @@ func (r *run) handle(ctx context.Context) {
 		if v == nil { // runtime.Goexit
 			v = http.ErrAbortHandler
 		}
-		rec.abort(v, debug.Stack())
+		rec.abort(v)
 	}()
-	r.next.ServeHTTP(rec, r.request(ctx))
+	next.ServeHTTP(rec, r.request(req, ctx))
 	rec.finish()
 	returned = true
 }
 
 // request is what the handler of a shared run gets: nothing in it may make the response one for this client alone, like a
 // 304 or a part of it. With an old page it asks whether that still stands.
-func (r *run) request(ctx context.Context) *http.Request {
-	req := r.visit.handled(ctx)
+func (r *run) request(req *http.Request, ctx context.Context) *http.Request {
+	req = r.route.handled(req, ctx)
 	withoutConditions(req.Header)
 	if r.old.Value != nil {
 		conditional(req.Header, r.old.Value.Page)
@@ -203,15 +226,15 @@ func (r *run) touch(f func(http.ResponseWriter) error) error {
 }
 
 // report logs a panic that is not raised on any goroutine of a client, as net/http logs those that are.
-func (r *run) report(v any, stack []byte) {
+func (r *run) report(v any) {
 	if v == http.ErrAbortHandler {
 		return
 	}
 	logf := log.Printf
-	if server, ok := r.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ErrorLog != nil {
-		logf = server.ErrorLog.Printf
+	if r.server != nil && r.server.ErrorLog != nil {
+		logf = r.server.ErrorLog.Printf
 	}
-	logf("middleware: panic in a run that no client waits for: %v\n%s", v, stack)
+	logf("middleware: panic in a run that no client waits for: %v\n%s", v, debug.Stack())
 }
 
 // statusError is the failure of a run whose response says so.

@@ -60,7 +60,7 @@ func (v *visit) follow() {
 	for range maxRounds {
 		run := v.newRun(again)
 		e, err := v.fetch(run, key, unusable)
-		if run.isLed(e, err) {
+		if run.isLed() {
 			v.lead(run, e, err)
 			return
 		}
@@ -130,12 +130,12 @@ var errWaited = errors.New("middleware: waited for too long")
 func (v *visit) missed(detail string) { v.status.forwarded(v.miss(), detail) }
 
 // handled is the request as the handler gets it: with no cookies but those of the route, if it names them.
-func (v *visit) handled(ctx context.Context) *http.Request {
-	r := v.r.Clone(ctx)
-	if v.route.Cookies != nil {
+func (rt *Route) handled(of *http.Request, ctx context.Context) *http.Request {
+	r := of.Clone(ctx)
+	if rt.Cookies != nil {
 		r.Header.Del("Cookie")
-		for _, name := range v.route.Cookies {
-			for _, c := range v.r.CookiesNamed(name) {
+		for _, name := range rt.Cookies {
+			for _, c := range of.CookiesNamed(name) {
 				r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value, Quoted: c.Quoted})
 			}
 		}
