@@ -64,16 +64,9 @@ func (v *visit) asksNoStore() bool {
 	return len(v.r.Header["Cache-Control"]) > 0 && parseControl(v.r.Header["Cache-Control"]).has("no-store")
 }
 
-// onlyIfCached reports whether the handler must not be run (RFC 9111 5.2.1.7), and nothing is stored.
+// onlyIfCached reports whether the handler must not be run (RFC 9111 5.2.1.7).
 func (v *visit) onlyIfCached() bool {
-	if !v.route.ClientControl || !parseControl(v.r.Header["Cache-Control"]).has("only-if-cached") {
-		return false
-	}
-	e, ok := v.fresh()
-	if ok {
-		v.deliver(e)
-	}
-	return !ok
+	return v.route.ClientControl && parseControl(v.r.Header["Cache-Control"]).has("only-if-cached")
 }
 
 // bypass says why a request has nothing to do with the cache; empty when it has.
@@ -99,7 +92,7 @@ func (v *visit) bypass() string {
 }
 
 // fresh looks for a fresh page of the URL without running the handler: what answers HEAD, a Range, or a request that wants
-// nothing stored.
+// nothing stored or nothing run.
 func (v *visit) fresh() (entry, bool) {
 	ctx := v.r.Context()
 	key := v.target.key("GET")

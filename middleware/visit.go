@@ -30,21 +30,21 @@ func (v *visit) read() {
 		v.pass(entry{}, "")
 		return
 	}
-	if v.r.Method == http.MethodHead || v.r.Header["Range"] != nil || v.asksNoStore() {
+	if v.r.Method == http.MethodHead || v.r.Header["Range"] != nil || v.asksNoStore() || v.onlyIfCached() {
 		if e, ok := v.fresh(); ok {
 			v.deliver(e)
 			return
 		}
 	}
 	switch {
+	case v.onlyIfCached():
+		v.refuse(http.StatusGatewayTimeout, "only-if-cached")
 	case v.r.Header["Range"] != nil: // a part is neither stored nor shared
 		v.status.forwarded("bypass", "range")
 		v.pass(entry{}, "")
 	case v.asksNoStore(): // RFC 9111 5.2.1.5
 		v.status.forwarded("request", "no-store")
 		v.pass(entry{}, "")
-	case v.onlyIfCached():
-		v.refuse(http.StatusGatewayTimeout, "only-if-cached")
 	default:
 		v.follow()
 	}
