@@ -33,7 +33,7 @@ func ask(h http.Handler, method, url string, fields ...string) {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	status, _, _ := strings.Cut(w.Header().Get("Cache-Status"), "; ttl=") // which depends on the time of day
+	status, _, _ := strings.Cut(w.Header().Get("Cache-Status"), "; ttl=") // what is left depends on how fast this ran
 	fmt.Printf("%s (%s)\n", w.Body, status)
 }
 
