@@ -79,6 +79,8 @@ func (v *visit) bypass() string {
 		return "upgrade"
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0: // RFC 9110 9.3.1
 		return "body"
+	case isRewritten(r):
+		return "rewritten"
 	case r.Header["Cookie"] != nil && v.route.Cookies == nil && v.route.Key == nil:
 		return "cookie"
 	}

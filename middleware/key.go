@@ -33,6 +33,16 @@ func (m *Middleware) targetOf(r *http.Request) (target, bool) {
 	return t.normal()
 }
 
+// isRewritten reports whether an outer handler has made another URL of the one that the key is made of, by who asks perhaps.
+// To take a prefix off, as [http.StripPrefix] does, is not meant.
+func isRewritten(r *http.Request) bool {
+	if !strings.HasPrefix(r.RequestURI, "/") {
+		return false // then the key is made of the URL itself
+	}
+	asked, err := url.ParseRequestURI(r.RequestURI)
+	return err != nil || !strings.HasSuffix(asked.Path, r.URL.Path) || asked.RawQuery != r.URL.RawQuery
+}
+
 // normal returns the target with a host that is written in one way.
 func (t target) normal() (target, bool) {
 	port := ":80"

@@ -19,6 +19,9 @@ func keyOf(t testing.TB, m *Middleware, wire string, secure bool) (string, bool)
 	if secure {
 		r.TLS = &tls.ConnectionState{}
 	}
+	if isRewritten(r) {
+		t.Errorf("%q counts as rewritten", wire)
+	}
 	target, ok := m.targetOf(r)
 	return target.key(r.Method), ok
 }

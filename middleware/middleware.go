@@ -100,8 +100,8 @@ func (m *Middleware) With(r Route) (*Middleware, error) {
 	return &Middleware{m.shared, route}, nil
 }
 
-// Handler returns next behind the middleware. It belongs outside of what compresses responses, and inside of what tells
-// users apart by rewriting the URL, if anything does.
+// Handler returns next behind the middleware. It belongs outside of what compresses responses, and of what rewrites the URL:
+// a request whose URL has been rewritten before it comes here is not shared, unless only a prefix was taken off.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{m: m, route: &m.route, next: next, w: w, r: r}
