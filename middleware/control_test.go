@@ -112,6 +112,10 @@ func TestList(t *testing.T) {
 	want(t, "list of nothing", len(list(h, "Y")), 0)
 	h = header(`X: a"b, c`)
 	want(t, "a quote that never ends", strings.Join(list(h, "X"), "|"), `a"b|c`)
+	h = header(`X: "a, b" "c, d`)
+	want(t, "the second quote never ends", strings.Join(list(h, "X"), "|"), `"a, b" "c|d`)
+	h = header(`X: "a\", b", c`)
+	want(t, "a quote in quotes", strings.Join(list(h, "X"), "|"), `"a\", b"|c`)
 }
 
 // FuzzControl: what is written reads the same, and a directive is found wherever it stands alone between commas.
