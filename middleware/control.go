@@ -41,9 +41,11 @@ func parseDirective(s string) (d directive, rest string) {
 	if strings.HasPrefix(s, "=") {
 		s, d.valued = s[1:], true
 		if strings.HasPrefix(s, `"`) {
-			var ok bool
-			d.value, s, ok = unquote(s)
-			d.broken = !ok
+			if value, rest, ok := unquote(s); ok {
+				d.value, s = value, rest
+			} else {
+				d.broken = true
+			}
 		} else {
 			d.value = s[:tokenLen(s)]
 			d.broken, s = d.value == "", s[len(d.value):]
@@ -59,18 +61,22 @@ func parseDirective(s string) (d directive, rest string) {
 	return d, rest
 }
 
-// cutMember splits s before its next comma outside quotes.
+// cutMember splits s before its next comma outside quotes. A quote that never ends is none: what comes after the next comma
+// may be no-store.
 func cutMember(s string) (member, rest string) {
-	quoted := false
+	quoted, opened := false, 0
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case quoted && c == '\\':
 			i++
 		case c == '"':
-			quoted = !quoted
+			quoted, opened = !quoted, i
 		case c == ',' && !quoted:
 			return s[:i], s[i+1:]
 		}
+	}
+	if comma := strings.IndexByte(s[opened:], ','); quoted && comma >= 0 {
+		return s[:opened+comma], s[opened+comma+1:]
 	}
 	return s, ""
 }

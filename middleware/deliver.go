@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stockade-cache/stockade"
@@ -39,7 +40,7 @@ func (v *visit) deliverOwn(r *run) {
 func (v *visit) send(status int, body []byte) {
 	h := v.w.Header()
 	if status == http.StatusOK {
-		if v.r.Header["Range"] != nil && v.r.Method == http.MethodGet {
+		if v.r.Method == http.MethodGet && honours(v.r.Header["Range"], body) {
 			modified, _ := http.ParseTime(h.Get("Last-Modified"))
 			h.Del("Content-Length")
 			http.ServeContent(v.w, v.r, "", modified, bytes.NewReader(body))
@@ -58,6 +59,22 @@ func (v *visit) send(status int, body []byte) {
 	if v.r.Method != http.MethodHead && len(body) > 0 {
 		_, _ = v.w.Write(body)
 	}
+}
+
+// honours reports whether a Range is answered with parts. Any may be ignored (RFC 9110 14.2). So are those of which
+// [http.ServeContent] would make a part without bytes, which no Content-Range can name: of nothing, and the last 0 bytes.
+func honours(ranges []string, body []byte) bool {
+	if len(ranges) == 0 || len(body) == 0 {
+		return false
+	}
+	_, specs, _ := strings.Cut(ranges[0], "=")
+	for spec := range strings.SplitSeq(specs, ",") {
+		suffix, isSuffix := strings.CutPrefix(strings.Trim(spec, " \t"), "-")
+		if isSuffix && strings.Trim(suffix, " \t+0") == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // refuse answers in place of the handler.

@@ -79,6 +79,8 @@ func (v *visit) bypass() string {
 		return "upgrade"
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0: // RFC 9110 9.3.1
 		return "body"
+	case isRewritten(r):
+		return "rewritten"
 	case r.Header["Cookie"] != nil && v.route.Cookies == nil && v.route.Key == nil:
 		return "cookie"
 	}
@@ -92,7 +94,7 @@ func (v *visit) bypass() string {
 }
 
 // fresh looks for a fresh page of the URL without running the handler: what answers HEAD, a Range, or a request that wants
-// nothing stored.
+// nothing stored or nothing run.
 func (v *visit) fresh() (entry, bool) {
 	ctx := v.r.Context()
 	key := v.target.key("GET")

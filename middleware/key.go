@@ -33,6 +33,16 @@ func (m *Middleware) targetOf(r *http.Request) (target, bool) {
 	return t.normal()
 }
 
+// isRewritten reports whether an outer handler has made another URL of the one that the key is made of, by who asks perhaps.
+// To take a prefix off, as [http.StripPrefix] does, is not meant.
+func isRewritten(r *http.Request) bool {
+	if !strings.HasPrefix(r.RequestURI, "/") {
+		return false // then the key is made of the URL itself
+	}
+	asked, err := url.ParseRequestURI(r.RequestURI)
+	return err != nil || !strings.HasSuffix(asked.Path, r.URL.Path) || asked.RawQuery != r.URL.RawQuery
+}
+
 // normal returns the target with a host that is written in one way.
 func (t target) normal() (target, bool) {
 	port := ":80"
@@ -43,21 +53,42 @@ func (t target) normal() (target, bool) {
 	return t, t.host != "" && strings.HasPrefix(t.uri, "/")
 }
 
-// targetAt returns the target of a URL, or an error when it is none.
-func targetAt(raw string) (target, error) {
+// targetsAt returns the targets of a URL: the one that it spells, and the one that clients send for it which encode what a
+// URL should not have, if that is another. The error says why it is none.
+func targetsAt(raw string) ([]target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return target{}, err
+		return nil, err
 	}
-	scheme := strings.ToLower(u.Scheme)
-	if scheme != "http" && scheme != "https" {
-		return target{}, errors.New("middleware: purge of " + raw + `: a URL with "http" or "https" is needed`)
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("middleware: purge of " + raw + `: a URL with "http" or "https" is needed`)
 	}
-	t, ok := target{scheme, u.Host, u.RequestURI()}.normal()
+	encoded, ok := target{u.Scheme, u.Host, u.RequestURI()}.normal()
 	if !ok {
-		return target{}, errors.New("middleware: purge of " + raw + ": it has no host or no path")
+		return nil, errors.New("middleware: purge of " + raw + ": it has no host or no path")
 	}
-	return t, nil
+	targets := []target{encoded}
+	if spelt := spelling(raw); strings.HasPrefix(spelt, "/") && spelt != encoded.uri {
+		targets = append(targets, target{encoded.scheme, encoded.host, spelt})
+	}
+	return targets, nil
+}
+
+// spelling is the path and query of a URL as they stand there.
+func spelling(raw string) string {
+	_, rest, _ := strings.Cut(raw, "//")
+	rest, _, _ = strings.Cut(rest, "#")
+	return rest[min(strings.IndexAny(rest+"/", "/?"), len(rest)):]
+}
+
+// keysAt are all keys of the targets of a URL.
+func keysAt(raw string) ([]string, error) {
+	targets, err := targetsAt(raw)
+	var keys []string
+	for _, t := range targets {
+		keys = append(keys, t.keys()...)
+	}
+	return keys, err
 }
 
 // origin is what URIs of one server have in common.

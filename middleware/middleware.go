@@ -76,24 +76,21 @@ func New(rdb redis.UniversalClient, opts Options) (*Middleware, error) {
 	}
 	s.cache, err = stockade.New[*stored](rdb, stockade.Options{
 		Prefix: opts.Prefix, FailureBackoff: failureBackoff, LoadTimeout: opts.giveUp(), MaxLoads: opts.MaxRuns,
-		RedisTimeout: opts.RedisTimeout, Local: opts.Local, Observer: observer,
+		RedisTimeout: opts.RedisTimeout, LeaseTTL: max(leaseTTL, 4*opts.RedisTimeout), Local: opts.Local, Observer: observer,
 	})
 	if err != nil {
 		return nil, err
 	}
-	timeout := opts.RedisTimeout
-	if timeout == 0 {
-		timeout = defaultRedisTimeout
-	}
-	steps := &steps{rdb: rdb, prefix: opts.Prefix, timeout: timeout, fails: &s.redisFails, calls: group()}
+	steps := &steps{rdb: rdb, prefix: opts.Prefix, timeout: opts.RedisTimeout, fails: &s.redisFails, calls: group()}
 	s.tags = &tags{steps, 2*opts.giveUp() + time.Minute}
 	return &Middleware{s, opts.Route}, nil
 }
 
 const (
-	defaultRedisTimeout = 250 * time.Millisecond
 	// failureBackoff is for how long after a failed run nobody repeats it.
 	failureBackoff = 100 * time.Millisecond
+	// leaseTTL is for how long a process that has died delays the others. It is longer where Redis may be slow.
+	leaseTTL = 2 * time.Second
 )
 
 // With returns a middleware for routes that differ. It shares everything else, what is stored too.
@@ -105,8 +102,8 @@ func (m *Middleware) With(r Route) (*Middleware, error) {
 	return &Middleware{m.shared, route}, nil
 }
 
-// Handler returns next behind the middleware. It belongs outside of what compresses responses, and inside of what tells
-// users apart by rewriting the URL, if anything does.
+// Handler returns next behind the middleware. It belongs outside of what compresses responses, and of what rewrites the URL:
+// a request whose URL has been rewritten before it comes here is not shared, unless only a prefix was taken off.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{m: m, route: &m.route, next: next, w: w, r: r}

@@ -35,7 +35,7 @@ type Options struct {
 }
 
 // Route is the part of [Options] that a route may change, see [Middleware.With]. A zero field means the parent's there;
-// a negative duration or number means none.
+// a negative duration means none, where the default is none and for KeepFor.
 type Route struct {
 	// TTL is how long responses are fresh that say nothing about it, with a status of 200, 203, 204, 300, 301, 308, 404
 	// or 410. Default none: they are not stored.
@@ -82,21 +82,21 @@ type Route struct {
 }
 
 const (
-	defaultName        = "stockade"
-	defaultRunTimeout  = 30 * time.Second
-	defaultMaxRuns     = 1024
-	defaultKeepFor     = 10 * time.Minute
-	defaultHitForMiss  = 10 * time.Second
-	defaultWaitTimeout = 10 * time.Second
-	defaultMaxBody     = 1 << 20
-	defaultMaxVariants = 100
-	maxBody            = 256 << 20 // Redis holds no more than 512 MiB in one value
+	defaultName         = "stockade"
+	defaultRunTimeout   = 30 * time.Second
+	defaultMaxRuns      = 1024
+	defaultRedisTimeout = 250 * time.Millisecond
+	defaultKeepFor      = 10 * time.Minute
+	defaultHitForMiss   = 10 * time.Second
+	defaultWaitTimeout  = 10 * time.Second
+	defaultMaxBody      = 1 << 20
+	defaultMaxVariants  = 100
+	maxBody             = 256 << 20 // Redis holds no more than 512 MiB in one value
 )
 
 var defaultNotStored = []string{"X-Request-Id", "Traceparent", "Tracestate", "Server-Timing"}
 
-// complete fills in the defaults and refuses what cannot be meant. Prefix, RedisTimeout, Local and Observer are the
-// Cache's to judge.
+// complete fills in the defaults and refuses what cannot be meant. Prefix, Local and Observer are the Cache's to judge.
 func (o Options) complete() (Options, error) {
 	switch o.Scheme {
 	case "", "http", "https":
@@ -106,20 +106,26 @@ func (o Options) complete() (Options, error) {
 	if o.Name == "" {
 		o.Name = defaultName
 	}
-	if !isToken(o.Name) {
-		return o, optionError("Name", o.Name, "must be a token of letters, digits and a few signs")
+	if c := o.Name[0] | 0x20; !isToken(o.Name) || c < 'a' || c > 'z' { // RFC 9651 3.3.4
+		return o, optionError("Name", o.Name, "must be a token of letters, digits and a few signs that begins with a letter")
 	}
 	if o.RunTimeout == 0 {
 		o.RunTimeout = defaultRunTimeout
 	}
 	if o.RunTimeout < time.Millisecond || o.RunTimeout > maxLifetime {
-		return o, optionError("RunTimeout", o.RunTimeout, "must be at least 1 ms")
+		return o, optionError("RunTimeout", o.RunTimeout, "must be from 1 ms to 70 years")
 	}
 	if o.MaxRuns == 0 {
 		o.MaxRuns = defaultMaxRuns
 	}
 	if o.MaxRuns < 0 {
 		return o, optionError("MaxRuns", o.MaxRuns, "must be positive")
+	}
+	if o.RedisTimeout == 0 {
+		o.RedisTimeout = defaultRedisTimeout
+	}
+	if o.RedisTimeout < time.Millisecond || o.RedisTimeout > time.Hour {
+		return o, optionError("RedisTimeout", o.RedisTimeout, "must be from 1 ms to 1 h")
 	}
 	route, err := Route{
 		TTL: -1, StaleWhileRevalidate: -1, StaleIfError: -1, KeepFor: defaultKeepFor, HitForMiss: defaultHitForMiss,

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/stockade-cache/stockade"
 )
 
 // pass lets the handler answer this client alone. e is what the key holds, if anything: a mark, or a page that is to be
@@ -41,10 +43,10 @@ func (v *visit) pass(e entry, key string) {
 	w.end()
 	switch {
 	case w.withheld:
-		stands := *old
-		stands.Header = v.route.updated(old.Header, w.header, time.Now())
-		stands.Age = 0
-		v.deliver(entry{Value: &stored{Page: &stands}})
+		stands, now := *old, time.Now()
+		stands.Header = v.route.updated(old.Header, w.header, now)
+		stands.Age = initialAge(w.header, now)
+		v.deliver(entry{Value: &stored{Page: &stands}, Source: stockade.Loaded})
 	case e.Value != nil && refused == "" && !w.flushed && w.written <= int64(v.route.MaxBody):
 		v.m.clear(v.r.Context(), key, e)
 	}

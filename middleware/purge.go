@@ -6,21 +6,21 @@ import "context"
 // scheme and host: another spelling is another URL. A run that began before is not stored after. An error that Is
 // [stockade.ErrRedis] means that older pages may be served until their lifetime ends: call it again.
 func (m *Middleware) Purge(ctx context.Context, url string) error {
-	t, err := targetAt(url)
+	keys, err := keysAt(url)
 	if err != nil {
 		return err
 	}
-	return m.cache.Invalidate(ctx, t.keys()...)
+	return m.cache.Invalidate(ctx, keys...)
 }
 
 // Expire makes what is stored of a URL stale, all its variants: it is served for as long as it may be served stale, while
 // one run renews it; else it is validated, or made anew, for the next request. Errors are those of [Middleware.Purge].
 func (m *Middleware) Expire(ctx context.Context, url string) error {
-	t, err := targetAt(url)
+	keys, err := keysAt(url)
 	if err != nil {
 		return err
 	}
-	for _, key := range t.keys() {
+	for _, key := range keys {
 		e, err := m.cache.Lookup(ctx, key)
 		if err == nil && e.Value.Index != nil {
 			err = m.expireVariants(ctx, key, e)

@@ -50,7 +50,7 @@ func bubble(t *testing.T, route Route, answers []http.HandlerFunc, f func(t *tes
 }
 
 // RFC 5861 3, and that the age grows while the Date stays (RFC 9111 4.2.3, 5.1).
-func TestStaleWhileRevalidate(t *testing.T) {
+func TestServingStaleWhileRevalidating(t *testing.T) {
 	bubble(t, Route{}, []http.HandlerFunc{
 		answer(200, "old", "Cache-Control", "max-age=10, stale-while-revalidate=60"),
 		answer(200, "new", "Cache-Control", "max-age=10, stale-while-revalidate=60"),
@@ -75,7 +75,7 @@ func TestStaleWhileRevalidate(t *testing.T) {
 }
 
 // Meziantou.Framework#2824: not for a 404 and its like. #3024: no validator is needed. RFC 5861 4.
-func TestStaleIfError(t *testing.T) {
+func TestServingStaleIfError(t *testing.T) {
 	for status, served := range map[int]bool{500: true, 502: true, 503: true, 504: true, 501: false, 400: false, 403: false, 404: false, 410: false} {
 		bubble(t, Route{}, []http.HandlerFunc{
 			answer(200, "old", "Cache-Control", "max-age=10, stale-if-error=60"), answer(status, "failed"), answer(status, "failed"),

@@ -20,8 +20,10 @@ func (r *run) share(ctx context.Context, own *response) {
 func (r *run) revalidated(ctx context.Context, notModified http.Header) {
 	now, old := time.Now(), r.old.Value.Page
 	header := r.route.updated(old.Header, notModified, now)
+	dated := header.Clone()
+	dated["Age"] = notModified["Age"] // it is not stored, but how old the 304 is the page is
 	var refused string
-	r.terms, refused = r.route.storable(r.r, old.Status, header, now)
+	r.terms, refused = r.route.storable(r.r, old.Status, dated, now)
 	if refused != "" { // the 304 has changed that
 		r.own = &response{old.Status, header, old.Body}
 		r.unshared(refused, nil)

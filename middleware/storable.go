@@ -64,12 +64,15 @@ func (rt *Route) storable(r *http.Request, status int, h http.Header, now time.T
 	case isEventStream(h):
 		return t, "stream"
 	}
-	var explicit bool
-	if t.fresh, explicit = freshnessLifetime(cc, h, now); !explicit && slices.Contains(byDefault, status) {
-		t.fresh = max(rt.TTL, 0)
+	var known bool
+	if t.fresh, known = freshnessLifetime(cc, h, now); !known && rt.TTL > 0 && slices.Contains(byDefault, status) {
+		t.fresh, known = rt.TTL, true
 	}
 	t.age = initialAge(h, now)
 	t.stale, t.onError = rt.staleness(cc)
+	if !known { // else the route's StaleWhileRevalidate alone would store every response, errors too
+		t.stale = 0
+	}
 	if validators(h) && status == http.StatusOK {
 		t.keep = max(rt.KeepFor, 0)
 	}

@@ -27,7 +27,7 @@ func conditional(h http.Header, p *page) {
 func notModified(r *http.Request, h http.Header) bool {
 	if lines := r.Header["If-None-Match"]; lines != nil {
 		etag := h.Get("Etag")
-		for _, member := range list(r.Header, "If-None-Match") {
+		for _, member := range etags(lines) {
 			if member == "*" || etag != "" && weak(member) == weak(etag) { // RFC 9110 8.8.3.2
 				return true
 			}
@@ -45,6 +45,24 @@ func notModified(r *http.Request, h http.Header) bool {
 		}
 	}
 	return !modified.After(since)
+}
+
+// etags are the members of a list of entity-tags. Unlike in other quotes a backslash is just that (RFC 9110 8.8.3).
+func etags(lines []string) []string {
+	var members []string
+	for _, line := range lines {
+		quoted, start := false, 0
+		for i := 0; i <= len(line); i++ {
+			switch {
+			case i == len(line), line[i] == ',' && !quoted:
+				members = append(members, strings.Trim(line[start:i], " \t"))
+				start = i + 1
+			case line[i] == '"':
+				quoted = !quoted
+			}
+		}
+	}
+	return members
 }
 
 // weak is an entity-tag without what makes it a weak one.

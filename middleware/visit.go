@@ -37,14 +37,14 @@ func (v *visit) read() {
 		}
 	}
 	switch {
+	case v.onlyIfCached():
+		v.refuse(http.StatusGatewayTimeout, "only-if-cached")
 	case v.r.Header["Range"] != nil: // a part is neither stored nor shared
 		v.status.forwarded("bypass", "range")
 		v.pass(entry{}, "")
 	case v.asksNoStore(): // RFC 9111 5.2.1.5
 		v.status.forwarded("request", "no-store")
 		v.pass(entry{}, "")
-	case v.onlyIfCached():
-		v.refuse(http.StatusGatewayTimeout, "only-if-cached")
 	default:
 		v.follow()
 	}

@@ -1,0 +1,32 @@
+package middleware
+
+import (
+	"net/http"
+	"testing"
+)
+
+// A page with no-cache is validated for each request: that went to the handler, and is no hit (RFC 9211 2.1, 2.2).
+func TestValidatedForEachRequest(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache, max-age=60")
+		w.Header().Set("Etag", `"1"`)
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.Header().Set("Age", "7")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		answers("page")(w, r)
+	})
+	want(t, "body", bodyOf(t, s.get("http://a.example/")), "page")
+	for runs := range int64(2) {
+		r := s.get("http://a.example/")
+		want(t, "status", r.StatusCode, 200)
+		want(t, "body", bodyOf(t, r), "page")
+		want(t, "Age", r.Header.Get("Age"), "7")
+		want(t, "Cache-Status", r.Header.Get("Cache-Status"), "stockade; fwd=stale; ttl=53; detail=no-cache")
+		wantRuns(t, s, runs+2)
+	}
+	// What the client has is compared with the page, not with what the handler was asked.
+	want(t, "status", s.get("http://a.example/", `If-None-Match: "1"`).StatusCode, 304)
+	want(t, "status", s.get("http://a.example/", `If-None-Match: "2"`).StatusCode, 200)
+}
