@@ -72,16 +72,16 @@ func New(rdb redis.UniversalClient, opts Options) (*Middleware, error) {
 			opts.Observer.Redis(e)
 		}
 	}
-	s.cache, err = stockade.New[*stored](rdb, stockade.Options{
-		Prefix: opts.Prefix, FailureBackoff: failureBackoff, LoadTimeout: opts.giveUp(), MaxLoads: opts.MaxRuns,
-		RedisTimeout: opts.RedisTimeout, Local: opts.Local, Observer: observer,
-	})
-	if err != nil {
-		return nil, err
-	}
 	timeout := opts.RedisTimeout
 	if timeout == 0 {
 		timeout = defaultRedisTimeout
+	}
+	s.cache, err = stockade.New[*stored](rdb, stockade.Options{
+		Prefix: opts.Prefix, FailureBackoff: failureBackoff, LoadTimeout: opts.giveUp(), MaxLoads: opts.MaxRuns,
+		RedisTimeout: timeout, LeaseTTL: max(minLeaseTTL, 4*timeout), Local: opts.Local, Observer: observer,
+	})
+	if err != nil {
+		return nil, err
 	}
 	steps := &steps{rdb: rdb, prefix: opts.Prefix, timeout: timeout, fails: &s.redisFails}
 	s.tags = &tags{steps, 2*opts.giveUp() + time.Minute}
@@ -90,6 +90,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Middleware, error) {
 
 const (
 	defaultRedisTimeout = 250 * time.Millisecond
+	minLeaseTTL         = 2 * time.Second // more for a RedisTimeout that needs more: nobody can set it here
 	// failureBackoff is for how long after a failed run nobody repeats it.
 	failureBackoff = 100 * time.Millisecond
 )
