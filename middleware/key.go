@@ -27,10 +27,21 @@ func (m *Middleware) targetOf(r *http.Request) (target, bool) {
 			t.scheme = "https"
 		}
 	}
-	if !strings.HasPrefix(t.uri, "/") { // absolute, or of a request that no server made
+	if !strings.HasPrefix(t.uri, "/") || isRewritten(r) { // the former is absolute, or of a request that no server made
 		t.uri = r.URL.RequestURI()
 	}
 	return t.normal()
+}
+
+// isRewritten reports whether a middleware outside has made another URL of what stood in the request line. One that takes a
+// prefix from it, as [http.StripPrefix] does, has not: there the line says more.
+func isRewritten(r *http.Request) bool {
+	now := r.URL.RequestURI()
+	if strings.HasSuffix(r.RequestURI, now) {
+		return false
+	}
+	sent, err := url.ParseRequestURI(r.RequestURI) // it may be written in a way that a URL does not keep
+	return err != nil || !strings.HasSuffix(sent.RequestURI(), now)
 }
 
 // normal returns the target with a host that is written in one way.
