@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -70,4 +72,14 @@ func (v *visit) refuse(status int, detail string) {
 	}
 	h.Set("Cache-Control", "no-store")
 	http.Error(v.w, http.StatusText(status), status)
+}
+
+// abandon answers a request whose context has ended. Its client may be there all the same, when a middleware outside has
+// ended it: to write nothing would be an empty 200.
+func (v *visit) abandon() {
+	if errors.Is(v.r.Context().Err(), context.DeadlineExceeded) {
+		v.refuse(http.StatusGatewayTimeout, "cancelled")
+		return
+	}
+	v.refuse(http.StatusServiceUnavailable, "cancelled")
 }

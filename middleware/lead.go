@@ -31,7 +31,8 @@ func (v *visit) lead(r *run, e entry, err error) {
 	case <-r.settled:
 	default:
 		switch {
-		case v.r.Context().Err() != nil: // the client has left; the run goes on
+		case v.r.Context().Err() != nil: // the run goes on
+			v.abandon()
 		case err == nil: // an older page, since the handler takes too long
 			v.deliver(e)
 		default:
@@ -44,6 +45,8 @@ func (v *visit) lead(r *run, e entry, err error) {
 		panic(r.panicked)
 	case r.own != nil:
 		v.deliverOwn(r)
+	case r.verdict.Value == nil || r.verdict.Value.Mark != nil: // it began to stream when it had no client any more
+		v.abandon()
 	default:
 		verdict := r.verdict
 		if x := verdict.Value.Index; x != nil {
@@ -96,7 +99,8 @@ func isFailure(err error) bool {
 // fail answers when there is nothing to share.
 func (v *visit) fail(err error) {
 	switch {
-	case v.r.Context().Err() != nil: // the client has left
+	case v.r.Context().Err() != nil:
+		v.abandon()
 	case errors.Is(err, errWaited), errors.Is(err, stockade.ErrOverloaded), errors.Is(err, stockade.ErrLoadTimeout):
 		v.queue()
 	case isFailure(err):
