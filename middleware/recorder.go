@@ -250,14 +250,15 @@ func (rec *recorder) finish() {
 		rec.WriteHeader(http.StatusOK)
 	}
 	r := rec.run
+	to, client := rec.end()
 	switch {
-	case rec.to == toClient:
-		copyTrailers(rec.client.Header(), rec.header, rec.sent)
+	case to == toClient:
+		copyTrailers(client.Header(), rec.header, rec.sent)
 		return
 	case rec.instead.Value != nil:
 		r.settle(rec.instead, nil)
 		return
-	case rec.to == toNowhere:
+	case to == toNowhere:
 		return
 	}
 	rec.describe()
@@ -277,6 +278,14 @@ func (rec *recorder) finish() {
 	}
 }
 
+// end takes everything from a handler that is done, and returns where its body went: what it has left running writes to
+// nobody.
+func (rec *recorder) end() (to sink, client http.ResponseWriter) {
+	to, client = rec.to, rec.client
+	rec.to, rec.client = toNowhere, nil
+	return to, client
+}
+
 // describe adds what net/http says of a body for a handler that does not.
 func (rec *recorder) describe() {
 	_, typed := rec.sent["Content-Type"]
@@ -291,13 +300,13 @@ func (rec *recorder) describe() {
 // abort is for a handler that has panicked.
 func (rec *recorder) abort(v any, stack []byte) {
 	r := rec.run
-	switch {
-	case rec.to == toClient:
+	switch to, _ := rec.end(); {
+	case to == toClient:
 		r.panicked = v
 	case rec.instead.Value != nil:
 		r.report(v, stack)
 		r.settle(rec.instead, nil)
-	case rec.to == toNowhere:
+	case to == toNowhere:
 		r.report(v, stack)
 	default:
 		if e, ok := r.older(); ok {
