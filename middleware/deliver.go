@@ -53,9 +53,6 @@ func (v *visit) send(status int, body []byte) {
 			return
 		}
 	}
-	if bodyAllowed(status) && v.r.Method != http.MethodHead && h["Content-Length"] == nil && h["Transfer-Encoding"] == nil {
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
 	v.w.WriteHeader(status)
 	if v.r.Method != http.MethodHead && len(body) > 0 {
 		_, _ = v.w.Write(body)

@@ -292,7 +292,10 @@ func (rec *recorder) describe() {
 	if !typed && len(rec.body) > 0 && rec.sent.Get("Content-Encoding") == "" {
 		rec.sent.Set("Content-Type", http.DetectContentType(rec.body))
 	}
-	if rec.run.r.Method == http.MethodHead && rec.length < 0 && rec.written > 0 {
+	if !bodyAllowed(rec.status) || rec.sent["Content-Length"] != nil || rec.sent["Transfer-Encoding"] != nil {
+		return
+	}
+	if rec.written > 0 || rec.run.r.Method != http.MethodHead { // a handler may write nothing for HEAD, of a body that is there
 		rec.sent.Set("Content-Length", strconv.FormatInt(rec.written, 10))
 	}
 }
