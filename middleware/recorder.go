@@ -237,7 +237,11 @@ func (rec *recorder) control(f func(*http.ResponseController) error) error {
 	if rec.client != nil {
 		return f(http.NewResponseController(rec.client))
 	}
-	return rec.run.touch(func(w http.ResponseWriter) error { return f(http.NewResponseController(w)) })
+	err := rec.run.touch(func(w http.ResponseWriter) error { return f(http.NewResponseController(w)) })
+	if errors.Is(err, errDetached) { // no connection, no deadline: others may still get the page
+		return nil
+	}
+	return err
 }
 
 func bodyAllowed(status int) bool {
