@@ -103,6 +103,7 @@ func (f *front) send(ctx context.Context, method, path string, fields ...string)
 	if err != nil {
 		return reply{err: err}
 	}
+	req.Host = "example.com" // on every instance
 	for i := 0; i+1 < len(fields); i += 2 {
 		req.Header.Add(fields[i], fields[i+1])
 	}
