@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -56,6 +57,8 @@ func (rec *recorder) WriteHeader(status int) {
 	switch {
 	case rec.status != 0:
 		return
+	case status < 100 || status > 999: // as net/http does, and where the handler is to blame
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		rec.interim(status)
 		return
