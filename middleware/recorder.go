@@ -83,7 +83,7 @@ func (rec *recorder) interim(status int) {
 func (rec *recorder) decide() {
 	r := rec.run
 	r.fwd = rec.status
-	if rec.status == http.StatusNotModified && r.old.Value != nil {
+	if rec.isOurs() {
 		return
 	}
 	if isError(rec.status) {
@@ -125,12 +125,17 @@ func (rec *recorder) stream() {
 	}
 }
 
+// isOurs reports whether the response answers a question of the cache, not of the client: an old page still stands.
+func (rec *recorder) isOurs() bool {
+	return rec.status == http.StatusNotModified && rec.run.old.Value != nil
+}
+
 // unbuffer is stream for a handler that wants its client to have what it wrote.
 func (rec *recorder) unbuffer() {
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
 	}
-	if rec.to == toRecord {
+	if rec.to == toRecord && !rec.isOurs() {
 		rec.refused = "stream"
 		rec.stream()
 	}
@@ -199,10 +204,13 @@ func (rec *recorder) Flush() { _ = rec.FlushError() }
 
 func (rec *recorder) FlushError() error {
 	rec.unbuffer()
-	if rec.to != toClient {
-		return errDetached
+	switch rec.to {
+	case toClient:
+		return http.NewResponseController(rec.client).Flush()
+	case toRecord: // it is ours
+		return nil
 	}
-	return http.NewResponseController(rec.client).Flush()
+	return errDetached
 }
 
 // Hijack gives the connection to the handler, as long as the client is there.
@@ -271,7 +279,7 @@ func (rec *recorder) finish() {
 	rec.describe()
 	own := &response{rec.status, rec.sent, rec.body}
 	switch {
-	case rec.status == http.StatusNotModified: // only an old page has been recorded so
+	case rec.isOurs():
 		r.revalidated(rec.ctx, rec.sent)
 	case rec.length >= 0 && rec.written != rec.length && r.r.Method != http.MethodHead && bodyAllowed(rec.status):
 		r.own = own
