@@ -16,8 +16,8 @@ import (
 // started it: that may leave. But it is that client's own response, whether it may be shared or not. What turns out not to
 // be for others streams to the client as it is made.
 type run struct {
-	*visit
-	again bool // the last run for these clients failed
+	*visit      // its own
+	again  bool // the last run for these clients failed
 
 	begun  atomic.Bool
 	cancel context.CancelCauseFunc // of the handler's context; set before begun
@@ -55,8 +55,10 @@ var (
 	errCut       = errors.New("middleware: the body is shorter or longer than Content-Length says")
 )
 
+// newRun returns a run for the visit as it is: it may go on in the background while the visit does too.
 func (v *visit) newRun(again bool) *run {
-	return &run{visit: v, again: again, client: v.w, settled: make(chan struct{}), done: make(chan struct{})}
+	at := *v
+	return &run{visit: &at, again: again, client: v.w, settled: make(chan struct{}), done: make(chan struct{})}
 }
 
 // load is what the cache calls when this process is to fill a key. It returns when it is known what others get: for a
