@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
@@ -27,6 +28,9 @@ func TestAlways500(t *testing.T) {
 			const clients = 200
 			for _, r := range crowd(clients, func(int) reply { return f.get("/") }) {
 				r.want(t, 500, "sorry")
+				if strings.Contains(r.header.Get("Cache-Status"), "unsettled") {
+					t.Error("a client waited again and again")
+				}
 			}
 			f.get("/").want(t, 500, "sorry")
 			switch runs := m.runs.Load(); {
@@ -68,6 +72,29 @@ func TestFirst500(t *testing.T) {
 	}
 }
 
+// The context of a shared run ends at RunTimeout, and what the handler makes of that is not stored.
+func TestRunTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := unserved(t, redistest.Fake(t).Client(t), func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			_, _ = fmt.Fprint(w, "half ")
+			select {
+			case <-r.Context().Done():
+			case <-time.After(5 * time.Second):
+				_, _ = fmt.Fprint(w, "and half")
+			}
+		}, func(o *Options) { o.RunTimeout, o.RedisTimeout = 4*time.Second, 0 })
+		for range 2 {
+			begun := time.Now()
+			record(f.handler, request(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")).want(t, 200, "half ")
+			if took := time.Since(begun); took != 4*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			time.Sleep(time.Second) // then a failed run may be repeated at once
+		}
+	})
+}
+
 // A handler that hangs, and hears of the end of its context or not.
 func TestHang(t *testing.T) {
 	for name, hears := range map[string]bool{"hears": true, "deaf": false} {
@@ -85,6 +112,7 @@ func TestHang(t *testing.T) {
 				}
 				select {
 				case <-done:
+					w.Header().Del("Cache-Control")
 					w.WriteHeader(http.StatusGatewayTimeout)
 				case <-free:
 					_, _ = fmt.Fprint(w, "a page")

@@ -3,6 +3,7 @@ package middleware
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -47,7 +48,10 @@ func TestNobodyGetsThePageOfAnother(t *testing.T) {
 	server := redistest.Real(t)
 	for credential, fields := range credentials {
 		for name, route := range routes {
-			for _, control := range []string{"max-age=60", "private, max-age=60"} {
+			for _, control := range []string{"max-age=60", "private, max-age=60", "public, max-age=60"} {
+				if route.Authorization && strings.HasPrefix(control, "public") {
+					continue // then it is for all
+				}
 				t.Run(credential+"/"+name+"/"+control, func(t *testing.T) {
 					const users = 50
 					var here [2]*front
@@ -99,13 +103,23 @@ func TestAuthorizationMeetsAStoredAnonymousPage(t *testing.T) {
 				w.Header().Set("Cache-Control", c.control)
 				_, _ = fmt.Fprint(w, userOf(r))
 			}, func(o *Options) { o.Authorization = true })
-			f.get("/").want(t, 200, "nobody")
-			want := "alice"
-			if c.shared {
-				want = "nobody"
+			get := func(path, user, want string) {
+				t.Helper()
+				fields := []string{"Authorization", user}
+				if user == "nobody" {
+					fields = nil
+				}
+				if !c.shared {
+					want = user
+				}
+				f.get(path, fields...).want(t, 200, want)
 			}
-			f.get("/", "Authorization", "alice").want(t, 200, want)
-			f.get("/").want(t, 200, "nobody")
+			get("/1", "nobody", "nobody")
+			get("/1", "alice", "nobody")
+			get("/1", "nobody", "nobody")
+			get("/2", "alice", "alice")
+			get("/2", "nobody", "alice")
+			get("/2", "bob", "alice")
 		})
 	}
 }
