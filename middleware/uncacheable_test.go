@@ -56,7 +56,7 @@ func burst(t testing.TB, f *front, clients int) <-chan struct{} {
 // Two hundred clients ask for what cannot be shared (varnish#2978): the first burst takes the time of two handlers, later
 // ones of one. Once it can be shared, it is.
 func TestUncacheable(t *testing.T) {
-	for _, control := range []string{"private", "no-store", "max-age=0", ""} {
+	for _, control := range []string{"private, max-age=60", "no-store, max-age=60", "max-age=0", ""} {
 		t.Run(control, func(t *testing.T) {
 			const clients = 200
 			g := newGated(control)
