@@ -105,7 +105,8 @@ func (m *Middleware) With(r Route) (*Middleware, error) {
 }
 
 // Handler returns next behind the middleware. It belongs outside of what compresses responses, and inside of what tells
-// users apart by rewriting the URL, if anything does.
+// users apart by rewriting the URL, if anything does. A run may outlast its request: the middleware also belongs outside of
+// routers that use what they put into a request's context again for another, as chi and gin do.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{m: m, route: &m.route, next: next, w: w, r: r}
