@@ -23,7 +23,7 @@ func bytesOf(size int) []byte {
 // writings are ways to write a body.
 var writings = map[string]func(http.ResponseWriter, []byte){
 	"at once": func(w http.ResponseWriter, b []byte) { _, _ = w.Write(b) },
-	"string":  func(w http.ResponseWriter, b []byte) { _, _ = io.WriteString(w, string(b)) },
+	"string":  func(w http.ResponseWriter, b []byte) { _, _ = w.(io.StringWriter).WriteString(string(b)) },
 	"from":    func(w http.ResponseWriter, b []byte) { _, _ = w.(io.ReaderFrom).ReadFrom(bytes.NewReader(b)) },
 	"with length": func(w http.ResponseWriter, b []byte) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(b)))

@@ -31,8 +31,7 @@ type run struct {
 	refused  string // why it is not
 	fwd      int    // the status that the handler answered
 	own      *response
-	panicked any // re-raised where the client waits
-	shown    bool
+	panicked any           // re-raised where the client waits
 	settled  chan struct{} // closed when it is known what others get
 	done     chan struct{} // closed when the handler has returned
 
