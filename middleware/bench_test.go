@@ -29,8 +29,8 @@ func server(b testing.TB, handler http.Handler) (url string, client *http.Client
 	return srv.URL, &http.Client{Transport: transport}
 }
 
-// burst asks n times at once and returns how long each took, sorted.
-func burst(b testing.TB, client *http.Client, n int, url func(i int) string) []time.Duration {
+// volley asks n times at once and returns how long each took, sorted.
+func volley(b testing.TB, client *http.Client, n int, url func(i int) string) []time.Duration {
 	took := make([]time.Duration, n)
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -91,13 +91,13 @@ func BenchmarkColdKey(b *testing.B) {
 	}{{200 * time.Millisecond, 500}, {20 * time.Millisecond, 200}} {
 		b.Run(fmt.Sprintf("handler=%v/clients=%d", c.takes, c.clients), func(b *testing.B) {
 			url, client, runs := newBench(b, Route{}, c.takes, map[string]string{"Cache-Control": "max-age=3600"})
-			burst(b, client, c.clients, func(int) string { return url + "/warm" }) // the connections
+			volley(b, client, c.clients, func(int) string { return url + "/warm" }) // the connections
 			runs.Store(0)
 			var p50, p99, over []float64
 			n := 0
 			for b.Loop() {
 				n++
-				took := burst(b, client, c.clients, func(int) string { return fmt.Sprintf("%s/%d", url, n) })
+				took := volley(b, client, c.clients, func(int) string { return fmt.Sprintf("%s/%d", url, n) })
 				p50 = append(p50, float64(quantile(took, 0.50))/float64(c.takes))
 				p99 = append(p99, float64(quantile(took, 0.99))/float64(c.takes))
 				over = append(over, float64(quantile(took, 0.99)-c.takes)/1e6)
@@ -114,15 +114,15 @@ func BenchmarkColdKey(b *testing.B) {
 func BenchmarkUncacheable(b *testing.B) {
 	const takes, clients = 200 * time.Millisecond, 200
 	url, client, runs := newBench(b, Route{}, takes, map[string]string{"Cache-Control": "private"})
-	burst(b, client, clients, func(int) string { return url + "/warm" })
+	volley(b, client, clients, func(int) string { return url + "/warm" })
 	runs.Store(0)
 	var first, later []float64
 	n := 0
 	for b.Loop() {
 		n++
 		at := func(int) string { return fmt.Sprintf("%s/%d", url, n) }
-		first = append(first, float64(quantile(burst(b, client, clients, at), 0.99))/float64(takes))
-		later = append(later, float64(quantile(burst(b, client, clients, at), 0.99))/float64(takes))
+		first = append(first, float64(quantile(volley(b, client, clients, at), 0.99))/float64(takes))
+		later = append(later, float64(quantile(volley(b, client, clients, at), 0.99))/float64(takes))
 	}
 	b.ReportMetric(float64(runs.Load())/float64(2*n), "runs/burst")
 	b.ReportMetric(median(first), "first-p99/handler")
@@ -194,20 +194,20 @@ func BenchmarkStale(b *testing.B) {
 	p99 := func(at func(int) string, lasts time.Duration) time.Duration {
 		var all []time.Duration
 		for begun := time.Now(); time.Since(begun) < lasts; {
-			all = append(all, burst(b, client, clients, at)...)
+			all = append(all, volley(b, client, clients, at)...)
 		}
 		slices.Sort(all)
 		return quantile(all, 0.99)
 	}
-	burst(b, client, clients, stale)
+	volley(b, client, clients, stale)
 	var ratios []float64
 	var renewed int64
 	n := 0
 	for b.Loop() {
 		n++
-		burst(b, client, 1, fresh)
+		volley(b, client, 1, fresh)
 		hit := p99(fresh, takes/2)
-		burst(b, client, 1, stale) // so that it is there
+		volley(b, client, 1, stale) // so that it is there
 		time.Sleep(1100 * time.Millisecond)
 		before := runs.Load()
 		ratios = append(ratios, float64(p99(stale, takes/2))/float64(hit))

@@ -2,6 +2,9 @@ package middleware
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -52,9 +55,6 @@ func (v *visit) send(status int, body []byte) {
 			return
 		}
 	}
-	if bodyAllowed(status) && v.r.Method != http.MethodHead && h["Content-Length"] == nil && h["Transfer-Encoding"] == nil {
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
 	v.w.WriteHeader(status)
 	if v.r.Method != http.MethodHead && len(body) > 0 {
 		_, _ = v.w.Write(body)
@@ -85,6 +85,22 @@ func (v *visit) refuse(status int, detail string) {
 	if status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "1")
 	}
+	text := http.StatusText(status) + "\n"
 	h.Set("Cache-Control", "no-store")
-	http.Error(v.w, http.StatusText(status), status)
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	v.w.WriteHeader(status)
+	if v.r.Method != http.MethodHead {
+		_, _ = io.WriteString(v.w, text)
+	}
+}
+
+// abandon answers a request whose context has ended. Its client may be there all the same, when a middleware outside has
+// ended it: to write nothing would be an empty 200.
+func (v *visit) abandon() {
+	if errors.Is(v.r.Context().Err(), context.DeadlineExceeded) {
+		v.refuse(http.StatusGatewayTimeout, "cancelled")
+		return
+	}
+	v.refuse(http.StatusServiceUnavailable, "cancelled")
 }

@@ -30,7 +30,15 @@ func (m *Middleware) targetOf(r *http.Request) (target, bool) {
 	if !strings.HasPrefix(t.uri, "/") { // absolute, or of a request that no server made
 		t.uri = r.URL.RequestURI()
 	}
-	return t.normal()
+	t, ok := t.normal()
+	return t, ok && !isOfOtherScheme(r, t.scheme)
+}
+
+// isOfOtherScheme reports whether a client has asked in the absolute form for a URI that it did not come by: what a handler
+// makes of that, a redirect say, is not for those who did.
+func isOfOtherScheme(r *http.Request, scheme string) bool {
+	absolute := r.RequestURI != "" && !strings.HasPrefix(r.RequestURI, "/")
+	return absolute && r.URL.Scheme != scheme
 }
 
 // isRewritten reports whether an outer handler has made another URL of the one that the key is made of, by who asks perhaps.

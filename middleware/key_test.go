@@ -10,9 +10,9 @@ import (
 )
 
 // keyOf is the key of a request as a server reads it from the wire.
-func keyOf(t testing.TB, m *Middleware, wire string, secure bool) (string, bool) {
+func keyOf(t testing.TB, m *Middleware, raw string, secure bool) (string, bool) {
 	t.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 	if err != nil {
 		t.Skip(err)
 	}
@@ -20,15 +20,15 @@ func keyOf(t testing.TB, m *Middleware, wire string, secure bool) (string, bool)
 		r.TLS = &tls.ConnectionState{}
 	}
 	if isRewritten(r) {
-		t.Errorf("%q counts as rewritten", wire)
+		t.Errorf("%q counts as rewritten", raw)
 	}
 	target, ok := m.targetOf(r)
 	return target.key(r.Method), ok
 }
 
-func request(line, host string) string { return line + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
+func wire(line, host string) string { return line + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
 
-func unserved(opts Options) *Middleware { return &Middleware{shared: &shared{opts: opts}} }
+func bare(opts Options) *Middleware { return &Middleware{shared: &shared{opts: opts}} }
 
 // Requests have one key when they are for one URI, byte by byte, and its Purge finds it.
 func TestTargetOf(t *testing.T) {
@@ -39,33 +39,33 @@ func TestTargetOf(t *testing.T) {
 		wire   string
 		url    string
 	}{
-		{"plain", "", false, request("GET /a?b=c", "a.example"), "http://a.example/a?b=c"},
-		{"TLS", "", true, request("GET /a", "a.example"), "https://a.example/a"},
-		{"TLS ends before the server", "https", false, request("GET /a", "a.example"), "https://a.example/a"},
-		{"the scheme that clients use", "http", true, request("GET /a", "a.example"), "http://a.example/a"},
-		{"the host's case", "", false, request("GET /", "A.Example"), "HTTP://a.eXAMPLE/"},
-		{"the default port", "", false, request("GET /", "a.example:80"), "http://a.example/"},
-		{"the default port in the URL", "", false, request("GET /", "a.example"), "http://a.example:80/"},
-		{"the default port of TLS", "", true, request("GET /", "a.example:443"), "https://a.example/"},
-		{"another's default port", "", true, request("GET /", "a.example:80"), "https://a.example:80/"},
-		{"a port", "", false, request("GET /", "a.example:8080"), "http://a.example:8080/"},
-		{"IPv6", "", false, request("GET /", "[::1]:80"), "http://[::1]/"},
-		{"absolute form", "", false, request("GET http://a.example/a?b", "other.example"), "http://a.example/a?b"},
-		{"absolute form without a path", "", false, request("GET http://a.example", "other.example"), "http://a.example"},
-		{"no path", "", false, request("GET /", "a.example"), "http://a.example"},
-		{"no path, a query", "", false, request("GET /?a", "a.example"), "http://a.example?a"},
-		{"an empty query", "", false, request("GET /a?", "a.example"), "http://a.example/a?"},
-		{"a fragment is the client's", "", false, request("GET /a", "a.example"), "http://a.example/a#part"},
-		{"userinfo is the client's", "", false, request("GET /a", "a.example"), "http://me:x@a.example/a"},
-		{"encoded", "", false, request("GET /%61/a%2Fb%20c", "a.example"), "http://a.example/%61/a%2Fb%20c"},
-		{"what a browser sends for ü", "", false, request("GET /%C3%BC", "a.example"), "http://a.example/ü"},
-		{"ü as it is", "", false, request("GET /ü", "a.example"), "http://a.example/ü"},
-		{"signs as they are", "", false, request("GET /a|b^[c]{d}\"e", "a.example"), "http://a.example/a|b^[c]{d}\"e"},
-		{"signs in the query", "", false, request("GET /a?x=|ü&y={}", "a.example"), "http://a.example/a?x=|ü&y={}"},
-		{"two slashes", "", false, request("GET //a//b", "a.example"), "http://a.example//a//b"},
-		{"dots", "", false, request("GET /a/../b/./", "a.example"), "http://a.example/a/../b/./"},
+		{"plain", "", false, wire("GET /a?b=c", "a.example"), "http://a.example/a?b=c"},
+		{"TLS", "", true, wire("GET /a", "a.example"), "https://a.example/a"},
+		{"TLS ends before the server", "https", false, wire("GET /a", "a.example"), "https://a.example/a"},
+		{"the scheme that clients use", "http", true, wire("GET /a", "a.example"), "http://a.example/a"},
+		{"the host's case", "", false, wire("GET /", "A.Example"), "HTTP://a.eXAMPLE/"},
+		{"the default port", "", false, wire("GET /", "a.example:80"), "http://a.example/"},
+		{"the default port in the URL", "", false, wire("GET /", "a.example"), "http://a.example:80/"},
+		{"the default port of TLS", "", true, wire("GET /", "a.example:443"), "https://a.example/"},
+		{"another's default port", "", true, wire("GET /", "a.example:80"), "https://a.example:80/"},
+		{"a port", "", false, wire("GET /", "a.example:8080"), "http://a.example:8080/"},
+		{"IPv6", "", false, wire("GET /", "[::1]:80"), "http://[::1]/"},
+		{"absolute form", "", false, wire("GET http://a.example/a?b", "other.example"), "http://a.example/a?b"},
+		{"absolute form without a path", "", false, wire("GET http://a.example", "other.example"), "http://a.example"},
+		{"no path", "", false, wire("GET /", "a.example"), "http://a.example"},
+		{"no path, a query", "", false, wire("GET /?a", "a.example"), "http://a.example?a"},
+		{"an empty query", "", false, wire("GET /a?", "a.example"), "http://a.example/a?"},
+		{"a fragment is the client's", "", false, wire("GET /a", "a.example"), "http://a.example/a#part"},
+		{"userinfo is the client's", "", false, wire("GET /a", "a.example"), "http://me:x@a.example/a"},
+		{"encoded", "", false, wire("GET /%61/a%2Fb%20c", "a.example"), "http://a.example/%61/a%2Fb%20c"},
+		{"what a browser sends for ü", "", false, wire("GET /%C3%BC", "a.example"), "http://a.example/ü"},
+		{"ü as it is", "", false, wire("GET /ü", "a.example"), "http://a.example/ü"},
+		{"signs as they are", "", false, wire("GET /a|b^[c]{d}\"e", "a.example"), "http://a.example/a|b^[c]{d}\"e"},
+		{"signs in the query", "", false, wire("GET /a?x=|ü&y={}", "a.example"), "http://a.example/a?x=|ü&y={}"},
+		{"two slashes", "", false, wire("GET //a//b", "a.example"), "http://a.example//a//b"},
+		{"dots", "", false, wire("GET /a/../b/./", "a.example"), "http://a.example/a/../b/./"},
 	} {
-		key, ok := keyOf(t, unserved(Options{Scheme: c.scheme}), c.wire, c.secure)
+		key, ok := keyOf(t, bare(Options{Scheme: c.scheme}), c.wire, c.secure)
 		want(t, c.what+": has a key", ok, true)
 		targets, err := targetsAt(c.url)
 		if err != nil {
@@ -83,14 +83,14 @@ func TestTargetOf(t *testing.T) {
 }
 
 func TestTargetsDiffer(t *testing.T) {
-	m := unserved(Options{})
+	m := bare(Options{})
 	of := map[string]string{}
 	for _, wire := range []string{
-		request("GET /", "a.example"), request("HEAD /", "a.example"), request("GET /", "b.example"), request("GET /", "a.example:8080"), request("GET /", "a.example:443"),
-		request("GET /a", "a.example"), request("GET /A", "a.example"), request("GET /a/", "a.example"), request("GET //a", "a.example"), request("GET /%61", "a.example"),
-		request("GET /a?", "a.example"), request("GET /a?b", "a.example"), request("GET /a?b=", "a.example"), request("GET /a?b&c", "a.example"), request("GET /a?c&b", "a.example"),
-		request("GET /a%3Fb", "a.example"), request("GET /a%2Fb", "a.example"), request("GET /a/b", "a.example"), request("GET /a%2fb", "a.example"), request("GET /a+b", "a.example"),
-		request("GET /a%20b", "a.example"), request("GET /b/../a", "a.example"),
+		wire("GET /", "a.example"), wire("HEAD /", "a.example"), wire("GET /", "b.example"), wire("GET /", "a.example:8080"), wire("GET /", "a.example:443"),
+		wire("GET /a", "a.example"), wire("GET /A", "a.example"), wire("GET /a/", "a.example"), wire("GET //a", "a.example"), wire("GET /%61", "a.example"),
+		wire("GET /a?", "a.example"), wire("GET /a?b", "a.example"), wire("GET /a?b=", "a.example"), wire("GET /a?b&c", "a.example"), wire("GET /a?c&b", "a.example"),
+		wire("GET /a%3Fb", "a.example"), wire("GET /a%2Fb", "a.example"), wire("GET /a/b", "a.example"), wire("GET /a%2fb", "a.example"), wire("GET /a+b", "a.example"),
+		wire("GET /a%20b", "a.example"), wire("GET /b/../a", "a.example"),
 	} {
 		key, ok := keyOf(t, m, wire, false)
 		if other := of[key]; !ok || other != "" {
@@ -98,16 +98,16 @@ func TestTargetsDiffer(t *testing.T) {
 		}
 		of[key] = wire
 	}
-	plain, _ := keyOf(t, m, request("GET /", "a.example"), false)
-	if secure, _ := keyOf(t, m, request("GET /", "a.example"), true); secure == plain {
+	plain, _ := keyOf(t, m, wire("GET /", "a.example"), false)
+	if secure, _ := keyOf(t, m, wire("GET /", "a.example"), true); secure == plain {
 		t.Error("http and https share a key")
 	}
 }
 
 // What has no host or no path is not shared.
 func TestNoTarget(t *testing.T) {
-	m := unserved(Options{})
-	for _, wire := range []string{"GET /a HTTP/1.0\r\n\r\n", request("OPTIONS *", "a.example")} {
+	m := bare(Options{})
+	for _, wire := range []string{"GET /a HTTP/1.0\r\n\r\n", wire("OPTIONS *", "a.example")} {
 		if _, ok := keyOf(t, m, wire, false); ok {
 			t.Errorf("%q has a key", wire)
 		}
@@ -121,8 +121,8 @@ func TestNoTarget(t *testing.T) {
 
 // A request that no server has made has the same key.
 func TestTargetOfMadeRequest(t *testing.T) {
-	m := unserved(Options{})
-	served, _ := keyOf(t, m, request("GET /a%2Fb?c", "a.example"), false)
+	m := bare(Options{})
+	served, _ := keyOf(t, m, wire("GET /a%2Fb?c", "a.example"), false)
 	r, err := http.NewRequest(http.MethodGet, "http://a.example/a%2Fb?c", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func FuzzPurge(f *testing.F) {
 		if !strings.HasPrefix(uri, "/") || strings.ContainsAny(uri, " \r\n#") { // no origin-form, which clients send
 			return
 		}
-		key, ok := keyOf(t, unserved(Options{}), request("GET "+uri, "a.example"), false)
+		key, ok := keyOf(t, bare(Options{}), wire("GET "+uri, "a.example"), false)
 		targets, err := targetsAt("http://a.example" + uri)
 		if !ok || err != nil {
 			t.Fatalf("%q: %v, %v", uri, ok, err)

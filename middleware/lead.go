@@ -32,7 +32,9 @@ func (v *visit) lead(r *run, e entry, err error) {
 	case <-r.settled:
 	default:
 		switch {
-		case v.r.Context().Err() != nil: // the client has left. The run goes on, in the place of the request: that stays.
+		case v.r.Context().Err() != nil: // the run goes on, in the place of the request: that stays
+			v.abandon()
+			_ = http.NewResponseController(v.w).Flush()
 			v.await(r, nil)
 		case err == nil: // an older page, since the handler takes too long
 			v.deliver(e)
@@ -46,6 +48,8 @@ func (v *visit) lead(r *run, e entry, err error) {
 		panic(r.panicked)
 	case r.own != nil:
 		v.deliverOwn(r)
+	case r.verdict.Value == nil || r.verdict.Value.Mark != nil: // it began to stream when it had no client any more
+		v.abandon()
 	default:
 		verdict := r.verdict
 		if x := verdict.Value.Index; x != nil {
@@ -99,7 +103,8 @@ func isFailure(err error) bool {
 // fail answers when there is nothing to share.
 func (v *visit) fail(err error) {
 	switch {
-	case v.r.Context().Err() != nil: // the client has left
+	case v.r.Context().Err() != nil:
+		v.abandon()
 	case errors.Is(err, errWaited), errors.Is(err, stockade.ErrOverloaded), errors.Is(err, stockade.ErrLoadTimeout):
 		v.queue()
 	case isFailure(err):

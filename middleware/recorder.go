@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -56,6 +57,8 @@ func (rec *recorder) WriteHeader(status int) {
 	switch {
 	case rec.status != 0:
 		return
+	case status < 100 || status > 999: // as net/http does, and where the handler is to blame
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		rec.interim(status)
 		return
@@ -80,7 +83,7 @@ func (rec *recorder) interim(status int) {
 func (rec *recorder) decide() {
 	r := rec.run
 	r.fwd = rec.status
-	if rec.status == http.StatusNotModified && r.old.Value != nil {
+	if rec.isOurs() {
 		return
 	}
 	if isError(rec.status) {
@@ -122,12 +125,17 @@ func (rec *recorder) stream() {
 	}
 }
 
+// isOurs reports whether the response answers a question of the cache, not of the client: an old page still stands.
+func (rec *recorder) isOurs() bool {
+	return rec.status == http.StatusNotModified && rec.run.old.Value != nil
+}
+
 // unbuffer is stream for a handler that wants its client to have what it wrote.
 func (rec *recorder) unbuffer() {
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
 	}
-	if rec.to == toRecord {
+	if rec.to == toRecord && !rec.isOurs() {
 		rec.refused = "stream"
 		rec.stream()
 	}
@@ -196,10 +204,13 @@ func (rec *recorder) Flush() { _ = rec.FlushError() }
 
 func (rec *recorder) FlushError() error {
 	rec.unbuffer()
-	if rec.to != toClient {
-		return errDetached
+	switch rec.to {
+	case toClient:
+		return http.NewResponseController(rec.client).Flush()
+	case toRecord: // it is ours
+		return nil
 	}
-	return http.NewResponseController(rec.client).Flush()
+	return errDetached
 }
 
 // Hijack gives the connection to the handler, as long as the client is there.
@@ -237,7 +248,11 @@ func (rec *recorder) control(f func(*http.ResponseController) error) error {
 	if rec.client != nil {
 		return f(http.NewResponseController(rec.client))
 	}
-	return rec.run.touch(func(w http.ResponseWriter) error { return f(http.NewResponseController(w)) })
+	err := rec.run.touch(func(w http.ResponseWriter) error { return f(http.NewResponseController(w)) })
+	if errors.Is(err, errDetached) { // no connection, no deadline: others may still get the page
+		return nil
+	}
+	return err
 }
 
 func bodyAllowed(status int) bool {
@@ -250,20 +265,21 @@ func (rec *recorder) finish() {
 		rec.WriteHeader(http.StatusOK)
 	}
 	r := rec.run
+	to, client := rec.end()
 	switch {
-	case rec.to == toClient:
-		copyTrailers(rec.client.Header(), rec.header, rec.sent)
+	case to == toClient:
+		copyTrailers(client.Header(), rec.header, rec.sent)
 		return
 	case rec.instead.Value != nil:
 		r.settle(rec.instead, nil)
 		return
-	case rec.to == toNowhere:
+	case to == toNowhere:
 		return
 	}
 	rec.describe()
 	own := &response{rec.status, rec.sent, rec.body}
 	switch {
-	case rec.status == http.StatusNotModified: // only an old page has been recorded so
+	case rec.isOurs():
 		r.revalidated(rec.ctx, rec.sent)
 	case rec.length >= 0 && rec.written != rec.length && r.r.Method != http.MethodHead && bodyAllowed(rec.status):
 		r.own = own
@@ -277,13 +293,24 @@ func (rec *recorder) finish() {
 	}
 }
 
+// end takes everything from a handler that is done, and returns where its body went: what it has left running writes to
+// nobody.
+func (rec *recorder) end() (to sink, client http.ResponseWriter) {
+	to, client = rec.to, rec.client
+	rec.to, rec.client = toNowhere, nil
+	return to, client
+}
+
 // describe adds what net/http says of a body for a handler that does not.
 func (rec *recorder) describe() {
 	_, typed := rec.sent["Content-Type"]
 	if !typed && len(rec.body) > 0 && rec.sent.Get("Content-Encoding") == "" {
 		rec.sent.Set("Content-Type", http.DetectContentType(rec.body))
 	}
-	if rec.run.r.Method == http.MethodHead && rec.length < 0 && rec.written > 0 {
+	if !bodyAllowed(rec.status) || rec.sent["Content-Length"] != nil || rec.sent["Transfer-Encoding"] != nil {
+		return
+	}
+	if rec.written > 0 || rec.run.r.Method != http.MethodHead { // a handler may write nothing for HEAD, of a body that is there
 		rec.sent.Set("Content-Length", strconv.FormatInt(rec.written, 10))
 	}
 }
@@ -291,13 +318,13 @@ func (rec *recorder) describe() {
 // abort is for a handler that has panicked.
 func (rec *recorder) abort(v any) {
 	r := rec.run
-	switch {
-	case rec.to == toClient:
+	switch to, _ := rec.end(); {
+	case to == toClient:
 		r.panicked = v
 	case rec.instead.Value != nil:
 		r.report(v)
 		r.settle(rec.instead, nil)
-	case rec.to == toNowhere:
+	case to == toNowhere:
 		r.report(v)
 	default:
 		if e, ok := r.older(); ok {

@@ -18,8 +18,8 @@ import (
 // started it: that may leave. But it is that client's own response, whether it may be shared or not. What turns out not to
 // be for others streams to the client as it is made.
 type run struct {
-	*visit
-	again bool // the last run for these clients failed
+	*visit      // its own
+	again  bool // the last run for these clients failed
 
 	cancel    context.CancelCauseFunc // of the handler's context; set before the handler runs
 	server    *http.Server            // nil in tests without one
@@ -60,8 +60,10 @@ var (
 	errCut       = errors.New("middleware: the body is shorter or longer than Content-Length says")
 )
 
+// newRun returns a run for the visit as it is: it may go on in the background while the visit does too.
 func (v *visit) newRun(again bool) *run {
-	r := &run{visit: v, again: again, client: v.w, settled: make(chan struct{}), done: make(chan struct{})}
+	at := *v
+	r := &run{visit: &at, again: again, client: v.w, settled: make(chan struct{}), done: make(chan struct{})}
 	ctx := v.r.Context()
 	r.server, _ = ctx.Value(http.ServerContextKey).(*http.Server)
 	r.localAddr = ctx.Value(http.LocalAddrContextKey)

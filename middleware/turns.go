@@ -64,7 +64,9 @@ func (v *visit) queue() {
 	ctx, cancel := context.WithTimeoutCause(v.r.Context(), v.route.WaitTimeout, errWaited)
 	defer cancel()
 	if !v.m.turns.take(ctx, v.primary) {
-		if v.r.Context().Err() == nil {
+		if v.r.Context().Err() != nil {
+			v.abandon()
+		} else {
 			v.refuse(http.StatusServiceUnavailable, "wait-timeout")
 		}
 		return

@@ -73,24 +73,6 @@ func TestAVaryThatChanges(t *testing.T) {
 	})
 }
 
-func TestVariantsAreBounded(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s redistest.Server) {
-		rdb := s.Client(t)
-		d := &versioned{fields: map[string]string{"Vary": "Accept-Language"}}
-		site := newSite(t, rdb, Route{MaxVariants: 5}, d.ServeHTTP)
-		for range 2 {
-			for i := range 20 {
-				lang := fmt.Sprint(i)
-				site.wantBody("v0 for "+lang, "/", "Accept-Language: "+lang)
-			}
-		}
-		site.wantRuns("beyond the bound nothing is stored", 20+15)
-		if n := rdb.DBSize(t.Context()).Val(); n > 5+2 { // the index and the counter
-			t.Errorf("%d keys", n)
-		}
-	})
-}
-
 // An index is renewed while it is in use: its variants do not vanish with it.
 func TestAnIndexStaysWhileItIsUsed(t *testing.T) {
 	bubble(t, Route{}, []http.HandlerFunc{

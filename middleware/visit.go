@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/stockade-cache/stockade"
 )
 
 // visit is one request on its way through the middleware.
@@ -77,7 +79,8 @@ func (v *visit) follow() {
 			return
 		case e.Value.Index != nil:
 			v.index, unusable = e, entry{}
-			if first := e.Value.Index.first; first != nil {
+			// Who did not wait for its run finds that page under its own key, which knows whether it is still good.
+			if first := e.Value.Index.first; first != nil && e.Source == stockade.Joined {
 				if e := (entry{Value: &stored{Page: first}, Age: e.Age, Source: e.Source}); v.judge(e) == usable {
 					v.deliver(e)
 					return
