@@ -1,12 +1,15 @@
 package middleware
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,31 +23,66 @@ import (
 
 // The figures of docs/figures.md: ratios against a baseline of the same run, in blocks that take turns.
 
-// server serves a handler, to clients that keep their connections.
-func server(b testing.TB, handler http.Handler) (url string, client *http.Client) {
-	srv := httptest.NewServer(handler)
-	b.Cleanup(srv.Close)
-	transport := &http.Transport{MaxIdleConnsPerHost: 1000, MaxConnsPerHost: 1000}
-	b.Cleanup(transport.CloseIdleConnections)
-	return srv.URL, &http.Client{Transport: transport}
+// clients are connections to a server that are kept. They do as little as they can: they share the machine with it.
+type clients []*connection
+
+type connection struct {
+	net.Conn
+	*bufio.Reader
 }
 
-// volley asks n times at once and returns how long each took, sorted.
-func volley(b testing.TB, client *http.Client, n int, url func(i int) string) []time.Duration {
-	took := make([]time.Duration, n)
+// connect serves a handler to n clients.
+func connect(b testing.TB, n int, handler http.Handler) clients {
+	srv := httptest.NewServer(handler)
+	b.Cleanup(srv.Close)
+	cs := make(clients, n)
+	for i := range cs {
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = c.Close() })
+		cs[i] = &connection{c, bufio.NewReader(c)}
+	}
+	cs.burst(b, "/warm")
+	return cs
+}
+
+// ask sends a GET and reads what comes.
+func (c *connection) ask(path string) error {
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: host\r\n\r\n"); err != nil {
+		return err
+	}
+	length := 0
+	for {
+		line, err := c.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) == 2 {
+			_, err = c.Discard(length)
+			return err
+		}
+		if value, ok := strings.CutPrefix(string(line), "Content-Length: "); ok {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// burst has all clients ask at once and returns how long each took, sorted.
+func (cs clients) burst(b testing.TB, path string) []time.Duration {
+	took := make([]time.Duration, len(cs))
 	var wg sync.WaitGroup
 	start := make(chan struct{})
-	for i := range n {
+	for i, c := range cs {
 		wg.Go(func() {
 			<-start
 			begun := time.Now()
-			resp, err := client.Get(url(i))
-			if err != nil {
+			if err := c.ask(path); err != nil {
 				b.Error(err)
-				return
 			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
 			took[i] = time.Since(begun)
 		})
 	}
@@ -52,6 +90,23 @@ func volley(b testing.TB, client *http.Client, n int, url func(i int) string) []
 	wg.Wait()
 	slices.Sort(took)
 	return took
+}
+
+// series has each client ask n times in a row.
+func (cs clients) series(b testing.TB, path string, n int) time.Duration {
+	var wg sync.WaitGroup
+	begun := time.Now()
+	for _, c := range cs {
+		wg.Go(func() {
+			for range n {
+				if err := c.ask(path); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(begun)
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {
@@ -63,85 +118,105 @@ func median(xs []float64) float64 {
 	return xs[len(xs)/2]
 }
 
-// newBench is a middleware on a real server around a handler that takes a while.
-func newBench(b testing.TB, route Route, takes time.Duration, fields map[string]string) (url string, client *http.Client, runs *atomic.Int64) {
+// body is what the handlers answer.
+var body = strings.Repeat("x", 1024)
+
+// newBench is a middleware on a real server before a handler that takes a while.
+func newBench(b testing.TB, n int, takes time.Duration, control string) (cs clients, runs *atomic.Int64) {
 	rdb := redistest.Real(b).Client(b, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	mw, err := New(rdb, Options{Prefix: "bench", Route: route})
+	mw, err := New(rdb, Options{Prefix: "bench"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = mw.Close() })
 	runs = new(atomic.Int64)
-	url, client = server(b, mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cs = connect(b, n, mw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
 		time.Sleep(takes)
-		for name, value := range fields {
-			w.Header().Set(name, value)
-		}
-		fmt.Fprint(w, strings.Repeat("x", 1024))
+		answer(200, body, "Cache-Control", control, "Content-Length", "1024")(w, r)
 	})))
-	return url, client, runs
+	runs.Store(0)
+	return cs, runs
 }
 
-// BenchmarkColdKey is one URL that nobody has asked for, and many clients at once: each operation is one such burst.
+// shares are quantiles of bursts, in units of what the handler takes.
+type shares struct{ p50, p99 []float64 }
+
+func (s *shares) add(took []time.Duration, takes time.Duration) {
+	s.p50 = append(s.p50, float64(quantile(took, 0.50))/float64(takes))
+	s.p99 = append(s.p99, float64(quantile(took, 0.99))/float64(takes))
+}
+
+func (s *shares) report(b *testing.B, name string) {
+	b.ReportMetric(median(s.p50), name+"-p50")
+	b.ReportMetric(median(s.p99), name+"-p99")
+}
+
+// BenchmarkColdKey is one URL that nobody has asked for, and many clients at once: each operation is one such burst. Beside it
+// the same clients ask a handler that just takes that long, which says what the machine needs for so many, and one that
+// shares its run by a sync.Once and stores nothing, which is the least that sharing takes.
 func BenchmarkColdKey(b *testing.B) {
 	for _, c := range []struct {
-		takes   time.Duration
-		clients int
+		takes time.Duration
+		n     int
 	}{{200 * time.Millisecond, 500}, {20 * time.Millisecond, 200}} {
-		b.Run(fmt.Sprintf("handler=%v/clients=%d", c.takes, c.clients), func(b *testing.B) {
-			url, client, runs := newBench(b, Route{}, c.takes, map[string]string{"Cache-Control": "max-age=3600"})
-			volley(b, client, c.clients, func(int) string { return url + "/warm" }) // the connections
-			runs.Store(0)
-			var p50, p99, over []float64
+		b.Run(fmt.Sprintf("handler=%v/clients=%d", c.takes, c.n), func(b *testing.B) {
+			ours, runs := newBench(b, c.n, c.takes, "max-age=3600")
+			run := func() string { time.Sleep(c.takes); return body }
+			bare := connect(b, c.n, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, run()) }))
+			var pages sync.Map
+			once := connect(b, c.n, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				page, _ := pages.LoadOrStore(r.URL.Path, sync.OnceValue(run))
+				_, _ = io.WriteString(w, page.(func() string)())
+			}))
+			var bareShares, onceShares, ourShares shares
 			n := 0
 			for b.Loop() {
 				n++
-				took := volley(b, client, c.clients, func(int) string { return fmt.Sprintf("%s/%d", url, n) })
-				p50 = append(p50, float64(quantile(took, 0.50))/float64(c.takes))
-				p99 = append(p99, float64(quantile(took, 0.99))/float64(c.takes))
-				over = append(over, float64(quantile(took, 0.99)-c.takes)/1e6)
+				path := fmt.Sprintf("/%d", n)
+				bareShares.add(bare.burst(b, path), c.takes)
+				onceShares.add(once.burst(b, path), c.takes)
+				ourShares.add(ours.burst(b, path), c.takes)
 			}
-			b.ReportMetric(float64(runs.Load())/float64(n), "runs/burst")
-			b.ReportMetric(median(p50), "p50/handler")
-			b.ReportMetric(median(p99), "p99/handler")
-			b.ReportMetric(median(over), "p99-handler-ms")
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(runs.Load())/float64(n), "runs")
+			bareShares.report(b, "bare")
+			onceShares.report(b, "once")
+			ourShares.report(b, "ours")
 		})
 	}
 }
 
 // BenchmarkUncacheable is a URL whose responses are never shared: its first burst, and a later one.
 func BenchmarkUncacheable(b *testing.B) {
-	const takes, clients = 200 * time.Millisecond, 200
-	url, client, runs := newBench(b, Route{}, takes, map[string]string{"Cache-Control": "private"})
-	volley(b, client, clients, func(int) string { return url + "/warm" })
-	runs.Store(0)
-	var first, later []float64
+	const takes = 200 * time.Millisecond
+	cs, runs := newBench(b, 200, takes, "private")
+	var first, later shares
 	n := 0
 	for b.Loop() {
 		n++
-		at := func(int) string { return fmt.Sprintf("%s/%d", url, n) }
-		first = append(first, float64(quantile(volley(b, client, clients, at), 0.99))/float64(takes))
-		later = append(later, float64(quantile(volley(b, client, clients, at), 0.99))/float64(takes))
+		path := fmt.Sprintf("/%d", n)
+		first.add(cs.burst(b, path), takes)
+		later.add(cs.burst(b, path), takes)
 	}
-	b.ReportMetric(float64(runs.Load())/float64(2*n), "runs/burst")
-	b.ReportMetric(median(first), "first-p99/handler")
-	b.ReportMetric(median(later), "later-p99/handler")
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(runs.Load())/float64(2*n), "runs")
+	first.report(b, "first")
+	later.report(b, "later")
 }
 
 // BenchmarkHit is a page of 1 KiB in Redis, against a handler that does one GET of as much.
 func BenchmarkHit(b *testing.B) {
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+	for _, n := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("clients=%d", n), func(b *testing.B) {
 			rdb := redistest.Real(b).Client(b, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 			mw, err := New(rdb, Options{Prefix: "bench"})
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = mw.Close() })
-			body := strings.Repeat("x", 1024)
 			rdb.Set(context.Background(), "bare", body, time.Hour)
-			bare, bareClient := server(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			bare := connect(b, n, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				value, err := rdb.Get(r.Context(), "bare").Bytes()
 				if err != nil {
 					b.Error(err)
@@ -149,36 +224,16 @@ func BenchmarkHit(b *testing.B) {
 				w.Header().Set("Content-Type", "text/plain")
 				_, _ = w.Write(value)
 			}))
-			ours, ourClient := server(b, mw.Handler(answer(200, body, "Cache-Control", "max-age=3600", "Content-Type", "text/plain")))
+			ours := connect(b, n, mw.Handler(answer(200, body, "Cache-Control", "max-age=3600", "Content-Type", "text/plain", "Content-Length", "1024")))
 			const each = 500
-			measure := func(client *http.Client, url string) time.Duration {
-				var wg sync.WaitGroup
-				begun := time.Now()
-				for range callers {
-					wg.Go(func() {
-						for range each {
-							resp, err := client.Get(url)
-							if err != nil {
-								b.Error(err)
-								return
-							}
-							_, _ = io.Copy(io.Discard, resp.Body)
-							_ = resp.Body.Close()
-						}
-					})
-				}
-				wg.Wait()
-				return time.Since(begun)
-			}
-			measure(bareClient, bare)
-			measure(ourClient, ours)
 			var ratios, times []float64
 			for b.Loop() {
-				base := measure(bareClient, bare)
-				mine := measure(ourClient, ours)
+				base := bare.series(b, "/warm", each)
+				mine := ours.series(b, "/warm", each)
 				ratios = append(ratios, float64(mine)/float64(base))
-				times = append(times, float64(mine)/float64(callers*each)/1e3)
+				times = append(times, float64(mine)/float64(n*each)/1e3)
 			}
+			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(median(ratios), "x-bare-GET")
 			b.ReportMetric(median(times), "µs/hit")
 		})
@@ -187,33 +242,30 @@ func BenchmarkHit(b *testing.B) {
 
 // BenchmarkStale is a page that is stale and being renewed by a slow run, against a fresh one in Redis.
 func BenchmarkStale(b *testing.B) {
-	const clients, takes = 16, 500 * time.Millisecond
-	url, client, runs := newBench(b, Route{}, takes, map[string]string{"Cache-Control": "max-age=1, stale-while-revalidate=3600"})
-	fresh := func(int) string { return url + "/fresh" }
-	stale := func(int) string { return url + "/stale" }
-	p99 := func(at func(int) string, lasts time.Duration) time.Duration {
+	const takes = 500 * time.Millisecond
+	cs, runs := newBench(b, 16, takes, "max-age=1, stale-while-revalidate=3600")
+	p99 := func(path string) float64 {
 		var all []time.Duration
-		for begun := time.Now(); time.Since(begun) < lasts; {
-			all = append(all, volley(b, client, clients, at)...)
+		for begun := time.Now(); time.Since(begun) < takes/2; {
+			all = append(all, cs.burst(b, path)...)
 		}
 		slices.Sort(all)
-		return quantile(all, 0.99)
+		return float64(quantile(all, 0.99))
 	}
-	volley(b, client, clients, stale)
 	var ratios []float64
 	var renewed int64
 	n := 0
 	for b.Loop() {
 		n++
-		volley(b, client, 1, fresh)
-		hit := p99(fresh, takes/2)
-		volley(b, client, 1, stale) // so that it is there
+		path := fmt.Sprintf("/%d", n)
+		cs.burst(b, path)
+		hit := p99(path)
 		time.Sleep(1100 * time.Millisecond)
 		before := runs.Load()
-		ratios = append(ratios, float64(p99(stale, takes/2))/float64(hit))
+		ratios = append(ratios, p99(path)/hit)
 		renewed += runs.Load() - before
-		time.Sleep(takes) // until it is renewed
 	}
+	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(ratios), "x-p99-of-a-hit")
-	b.ReportMetric(float64(renewed)/float64(n), "runs/op")
+	b.ReportMetric(float64(renewed)/float64(n), "runs")
 }
