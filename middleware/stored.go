@@ -11,8 +11,6 @@ import (
 
 // stored is what a key holds: one of three.
 type stored struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	ID    uint64 // tells it from every other
 	Page  *page
 	Mark  *mark
@@ -24,8 +22,6 @@ type entry = stockade.Entry[*stored]
 
 // page is a response that may be shared.
 type page struct {
-	_msgpack struct{} `msgpack:",as_array"`
-
 	Status     int
 	Header     http.Header
 	Body       []byte
