@@ -59,7 +59,9 @@ func fleetLoads(t *testing.T, s redistest.Server, key string, change func(*Optio
 		}
 	}
 	wg.Wait()
-	time.Sleep(2 * takes) // a refresh may have begun last
+	time.Sleep(2 * takes) // a refresh may have begun last, which nothing here waits for
+	mu.Lock()
+	defer mu.Unlock()
 	// The next load begins when the value of the last is due, which the first half of its lifetime never is. Whatever a
 	// busy machine delays only lengthens the time from an end to the next beginning.
 	due := ttl - settle
