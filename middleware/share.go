@@ -74,8 +74,10 @@ func (r *run) keepVariant(ctx context.Context, e entry) entry {
 	return indexEntry(&stored{ID: newID(), Index: x})
 }
 
-// widen replaces the index of a URL whose variants turn out to vary by more.
+// widen replaces the index of a URL whose variants turn out to vary by more. The next page that does so tries again.
 func (r *run) widen(ctx context.Context, vary []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	_, _ = r.m.cache.Renew(ctx, r.primary, r.index, func(_ context.Context, old *entry) (entry, error) {
 		if old == nil || old.Value.Index == nil {
 			return entry{}, errFailed
