@@ -60,7 +60,7 @@ func TestUpdated(t *testing.T) {
 func TestNotModifiedRefreshes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
-		var s *served
+		var s *site
 		s = serve(t, func(w http.ResponseWriter, r *http.Request) {
 			asked = append(asked, r.Header.Get("If-None-Match"))
 			w.Header().Set("Etag", `"1"`)

@@ -15,7 +15,7 @@ func TestClientControl(t *testing.T) {
 		page := answers("page", "Cache-Control: max-age=60")
 		trusting := serve(t, page, func(o *Options) { o.ClientControl = true })
 		other := serve(t, page)
-		for _, s := range []*served{trusting, other} {
+		for _, s := range []*site{trusting, other} {
 			s.get("http://a.example/")
 		}
 		time.Sleep(10 * time.Second)
@@ -33,7 +33,7 @@ func TestClientControl(t *testing.T) {
 			{"Cache-Control: min-fresh=61", true},
 			{"Cache-Control: max-stale=5", false},
 		} {
-			for s, runs := range map[*served]bool{trusting: c.refuse, other: false} {
+			for s, runs := range map[*site]bool{trusting: c.refuse, other: false} {
 				before := s.runs.Load()
 				r := s.get("http://a.example/", strings.Split(c.fields, "|")...)
 				want(t, c.fields+": body", bodyOf(t, r), "page")

@@ -192,7 +192,7 @@ func TestInvalidationComesBeforeTheResponse(t *testing.T) {
 	})
 	site.wantBody("v0 for ", "/p")
 	w := &onHeader{ResponseRecorder: httptest.NewRecorder(), f: func() { site.wantBody("v1 for ", "/p") }}
-	site.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://host/p", nil))
+	site.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://host/p", nil))
 	if w.f != nil {
 		t.Error("no header was sent")
 	}

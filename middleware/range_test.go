@@ -13,7 +13,7 @@ import (
 const digits = "0123456789"
 
 // ranged is a site whose page is stored.
-func ranged(t testing.TB) *served {
+func ranged(t testing.TB) *site {
 	t.Helper()
 	s := serve(t, answers(digits, "Cache-Control: max-age=60", `Etag: "1"`, "Content-Type: text/plain", "Last-Modified: Fri, 02 Jan 2026 12:00:00 GMT"))
 	s.get("http://a.example/")

@@ -73,7 +73,7 @@ func TestInsteadOfError(t *testing.T) {
 // A page is served stale at once, renewed by one run, and not beyond its time.
 func TestStaleWhileRevalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s *served
+		var s *site
 		s = serve(t, func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
 			answers(strconv.FormatInt(s.runs.Load(), 10), "Cache-Control: max-age=10, stale-while-revalidate=20")(w, r)

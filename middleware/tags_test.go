@@ -55,15 +55,15 @@ func TestExpireTagServesStaleOrValidates(t *testing.T) {
 			t.Fatal(err)
 		}
 		site.wantBody("v0 for ", "/lax")
-		lax := site.handler
-		site.handler = strict.Handler(http.HandlerFunc(d.ServeHTTP))
+		lax := site.Handler
+		site.Handler = strict.Handler(http.HandlerFunc(d.ServeHTTP))
 		site.wantBody("v0 for ", "/strict")
 		d.version.Store(1)
 		if err := site.mw.ExpireTag(t.Context(), "red"); err != nil {
 			t.Fatal(err)
 		}
 		site.wantBody("v1 for ", "/strict")
-		site.handler = lax
+		site.Handler = lax
 		site.wantBody("v0 for ", "/lax")
 		redistest.Eventually(t, 10*time.Second, "the renewed page", func() bool {
 			return site.do(http.MethodGet, "/lax").Body.String() == "v1 for "

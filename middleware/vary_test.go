@@ -81,7 +81,7 @@ func TestVariantOfRoute(t *testing.T) {
 // Clients get their own variant, whatever order the handler names the fields in, and each is made once.
 func TestVariants(t *testing.T) {
 	lists := []string{"Accept, Accept-Language", "accept-language, ACCEPT", "Accept-Language,Accept"}
-	var s *served
+	var s *site
 	s = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.Header().Set("Vary", lists[int(s.runs.Load())%len(lists)])

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stockade-cache/stockade/examples/internal/display"
 )
 
 // scenario is what all clients do.
@@ -55,7 +57,7 @@ func wayName(shared bool) string {
 }
 
 // measure runs a scenario on instances of its own, under a prefix that nobody has used.
-func measure(ctx context.Context, s settings, sc scenario, shared bool, sales *sales, progress *progress) (r result, err error) {
+func measure(ctx context.Context, s settings, sc scenario, shared bool, sales *sales, progress *display.Progress) (r result, err error) {
 	const stale = time.Minute
 	all, err := startInstances(ctx, s.redis, "http:"+rand.Text(), &pages{sales, sc.maxAge, stale}, shared)
 	defer func() {
@@ -112,7 +114,7 @@ func measure(ctx context.Context, s settings, sc scenario, shared bool, sales *s
 			}
 		})
 	}
-	done := progress.show(func() string {
+	done := progress.Show(func() string {
 		return fmt.Sprintf("  %-19s  %6d answers  %5d unanswered  %5d handler runs", wayName(shared), answered.Load(), unanswered.Load(), sales.runs.Load()-before)
 	})
 	close(begin)

@@ -34,6 +34,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/stockade-cache/stockade/examples/internal/display"
 	"github.com/stockade-cache/stockade/examples/internal/store"
 )
 
@@ -49,7 +50,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "http:", err)
 		os.Exit(2)
 	}
-	_, err = run(ctx, s, os.Stdout, isTerminal(os.Stdout))
+	_, err = run(ctx, s, os.Stdout, display.IsTerminal(os.Stdout))
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "http: interrupted")
@@ -139,13 +140,13 @@ func run(ctx context.Context, s settings, stdout io.Writer, terminal bool) (resu
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(stdout, "it has %d rows, and the report took %v\n", sales.rows, rounded(sales.took))
+	fmt.Fprintf(stdout, "it has %d rows, and the report took %v\n", sales.rows, display.Rounded(sales.took))
 	if s.listen != "" {
 		return nil, serve(ctx, s, sales, stdout)
 	}
 
 	fmt.Fprintf(stdout, "%d instances on %s; %d clients that wait for up to %v\n\n", instances, server, s.clients, s.timeout)
-	progress := &progress{w: stdout, terminal: terminal}
+	progress := &display.Progress{W: stdout, Terminal: terminal}
 	for _, scenario := range []scenario{coldPage(), expiringPage(sales.took)} {
 		fmt.Fprintf(stdout, "%s: %s\n", scenario.name, scenario.what)
 		for _, shared := range []bool{false, true} {

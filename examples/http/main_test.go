@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockade-cache/stockade/examples/internal/display"
 	"github.com/stockade-cache/stockade/examples/internal/store"
 )
 
@@ -56,7 +57,7 @@ func TestUnanswered(t *testing.T) {
 	sales := small(t)
 	server := miniredis.RunT(t)
 	s := settings{redis: &redis.Options{Addr: server.Addr()}, clients: 3, timeout: time.Nanosecond}
-	r, err := measure(t.Context(), s, coldPage(), false, sales, &progress{w: io.Discard})
+	r, err := measure(t.Context(), s, coldPage(), false, sales, &display.Progress{W: io.Discard})
 	if err != nil || r.unanswered != 3 || r.requests != 3 {
 		t.Errorf("measure = %+v, %v, want 3 unanswered", r, err)
 	}

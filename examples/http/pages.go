@@ -6,6 +6,8 @@ import (
 	"html/template"
 	"net/http"
 	"time"
+
+	"github.com/stockade-cache/stockade/examples/internal/display"
 )
 
 //go:embed report.html
@@ -36,7 +38,7 @@ func (p *pages) report(w http.ResponseWriter, r *http.Request) {
 	_ = reportTemplate.Execute(w, struct { // it fails when the client has left
 		At, Took string
 		Lines    []line
-	}{began.Format("15:04:05.000"), rounded(time.Since(began)).String(), lines})
+	}{began.Format("15:04:05.000"), display.Rounded(time.Since(began)).String(), lines})
 }
 
 // private is a page of one user: nobody else may get it, and so nobody waits for another's.

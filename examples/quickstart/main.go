@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/stockade-cache/stockade/examples/internal/display"
 	"github.com/stockade-cache/stockade/examples/internal/store"
 )
 
@@ -40,7 +41,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(2)
 	}
-	_, err = run(ctx, size, os.Stdout, isTerminal(os.Stdout))
+	_, err = run(ctx, size, os.Stdout, display.IsTerminal(os.Stdout))
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "quickstart: interrupted")
@@ -130,7 +131,7 @@ func run(ctx context.Context, s size, stdout io.Writer, terminal bool) (results 
 	fmt.Fprintf(stdout, "%d instances with %d callers each, on %s; each database query is held for %v\n\n",
 		s.instances, s.callers, server, s.load)
 
-	progress := &progress{w: stdout, terminal: terminal}
+	progress := &display.Progress{W: stdout, Terminal: terminal}
 	for _, scenario := range []scenario{coldKey(), expiringKey(s.load)} {
 		fmt.Fprintf(stdout, "%s: %s\n", scenario.name, scenario.what)
 		for _, way := range []way{cacheAside, withStockade} {

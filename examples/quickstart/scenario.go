@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stockade-cache/stockade/examples/internal/display"
 	"github.com/stockade-cache/stockade/examples/internal/store"
 )
 
@@ -49,7 +50,7 @@ type result struct {
 }
 
 // measure runs a scenario on instances of its own, under a prefix that nobody has used.
-func measure(ctx context.Context, s size, sc scenario, w way, repository *store.Products, progress *progress) (r result, err error) {
+func measure(ctx context.Context, s size, sc scenario, w way, repository *store.Products, progress *display.Progress) (r result, err error) {
 	const id = products / 2
 	prefix := "quickstart:" + rand.Text()
 	var instances []*instance
@@ -106,7 +107,7 @@ func measure(ctx context.Context, s size, sc scenario, w way, repository *store.
 			})
 		}
 	}
-	done := progress.show(func() string {
+	done := progress.Show(func() string {
 		return fmt.Sprintf("  %-16s  %6d answers  %5d database queries", w.name, reads.Load(), repository.Queries()-queries)
 	})
 	close(begin)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stockade-cache/stockade/examples/internal/display"
 	"github.com/stockade-cache/stockade/examples/internal/store"
 )
 
@@ -29,7 +30,7 @@ func (c changes) rows(w io.Writer) {
 		{"B serves the old value for", c.served},
 		{"of that after Invalidate has returned", c.beyond},
 	} {
-		fmt.Fprintf(w, "%s\t%v\t%v\t\n", row.what, rounded(quantile(row.took, 0.50)), rounded(quantile(row.took, 1)))
+		fmt.Fprintf(w, "%s\t%v\t%v\t\n", row.what, display.Rounded(quantile(row.took, 0.50)), display.Rounded(quantile(row.took, 1)))
 	}
 }
 

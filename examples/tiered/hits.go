@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/stockade-cache/stockade/examples/internal/display"
 )
 
 // hits are reads of products that are cached.
@@ -18,7 +20,7 @@ type hits struct {
 }
 
 func (h hits) row(w io.Writer, where string) {
-	fmt.Fprintf(w, "%s\t%d\t%d\t%v\t%v\t\n", where, h.reads, h.trips, rounded(h.median), rounded(h.p99))
+	fmt.Fprintf(w, "%s\t%d\t%d\t%v\t%v\t\n", where, h.reads, h.trips, display.Rounded(h.median), display.Rounded(h.p99))
 }
 
 // readHits reads products that are cached, and times that many reads together.
@@ -47,17 +49,4 @@ func readHits(ctx context.Context, in *instance, reads, together int) (hits, err
 // quantile returns the smallest of what is sorted, and not empty, that at least this part is not above.
 func quantile(sorted []time.Duration, part float64) time.Duration {
 	return sorted[max(int(math.Ceil(part*float64(len(sorted)))), 1)-1]
-}
-
-// rounded keeps three digits or so.
-func rounded(d time.Duration) time.Duration {
-	switch {
-	case d >= 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond)
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond)
-	case d >= 10*time.Microsecond:
-		return d.Round(100 * time.Nanosecond)
-	}
-	return d
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/stockade-cache/stockade/examples/internal/display"
 	"github.com/stockade-cache/stockade/examples/internal/store"
 )
 
@@ -22,7 +23,7 @@ type outage struct {
 
 func (o outage) row(w io.Writer) {
 	fmt.Fprintln(w, "without Redis for\treads\tdatabase queries\tfailures of Redis\tslowest read\t")
-	fmt.Fprintf(w, "%v\t%d\t%d\t%d\t%v\t\n", o.lasted.Round(10*time.Millisecond), o.reads, o.queries, o.failed, rounded(o.slowest))
+	fmt.Fprintf(w, "%v\t%d\t%d\t%d\t%v\t\n", o.lasted.Round(10*time.Millisecond), o.reads, o.queries, o.failed, display.Rounded(o.slowest))
 }
 
 // stop stops Redis and goes on reading through both instances.
