@@ -1,6 +1,9 @@
 package middleware
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Purge removes what is stored of a URL, all its variants, on every instance. It is the URL as clients send it, with
 // scheme and host: another spelling is another URL. A run that began before is not stored after. An error that Is
@@ -51,12 +54,22 @@ func (m *Middleware) expireVariants(ctx context.Context, key string, seen entry)
 // command, however many pages there are; they are found to be gone when they are asked for. Route.Tags must be on where they
 // are made. Errors are those of [Middleware.Purge].
 func (m *Middleware) PurgeTag(ctx context.Context, tag string) error {
-	return m.tags.purge(ctx, tag, hard)
+	return m.purgeTag(ctx, tag, hard)
 }
 
 // ExpireTag is [Middleware.Expire] for all pages that carry a tag.
 func (m *Middleware) ExpireTag(ctx context.Context, tag string) error {
-	return m.tags.purge(ctx, tag, soft)
+	return m.purgeTag(ctx, tag, soft)
+}
+
+func (m *Middleware) purgeTag(ctx context.Context, tag string, kind purgeKind) error {
+	switch {
+	case ctx == nil:
+		return errors.New("middleware: ctx is nil: a context is required")
+	case tag == "":
+		return errors.New("middleware: the tag is empty")
+	}
+	return m.tags.purge(ctx, tag, kind)
 }
 
 // clear removes a mark, or a page that did not stand, so that the next request may fill the key; unless something else is

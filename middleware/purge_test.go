@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,20 @@ func TestAnUnsafeRequestInvalidates(t *testing.T) {
 			_ = site.mw.Purge(t.Context(), "http://host/a")
 		}
 	})
+}
+
+func TestAPurgeOfNoTagIsAnError(t *testing.T) {
+	site := newSite(t, redistest.Fake(t).Client(t), tagged, nil)
+	var none context.Context
+	for name, err := range map[string]error{
+		"PurgeTag of nothing": site.mw.PurgeTag(t.Context(), ""), "ExpireTag of nothing": site.mw.ExpireTag(t.Context(), ""),
+		"PurgeTag": site.mw.PurgeTag(none, "red"), "ExpireTag": site.mw.ExpireTag(none, "red"),
+		"Purge": site.mw.Purge(none, "http://host/"), "Expire": site.mw.Expire(none, "http://host/"),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
 }
 
 // A client that has the response to its write must not get the older page.

@@ -116,6 +116,8 @@ func TestStaleIfErrorEnds(t *testing.T) {
 				time.Sleep(15 * time.Second)
 				site.wantBody("old", "/")
 			}
+			time.Sleep(9999500 * time.Microsecond) // half a millisecond is left
+			site.wantBody("old", "/")
 			time.Sleep(15 * time.Second)
 			site.wantBody("failed", "/")
 		})

@@ -45,7 +45,7 @@ func (p *page) insteadOfError(old entry) (entry, bool) {
 	older := *p
 	older.Age = p.age(old)
 	return entry{
-		Value: storedPage(&older), TTL: time.Millisecond, StaleFor: min(left, errorGrace), KeepFor: orNone(left - errorGrace),
+		Value: storedPage(&older), TTL: time.Millisecond, StaleFor: orNone(min(left, errorGrace)), KeepFor: orNone(left - errorGrace),
 	}, true
 }
 

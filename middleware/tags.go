@@ -121,7 +121,7 @@ func groups(of target, h http.Header, field string) []string {
 		if !ok || strings.Trim(rest, " ") != "" && !strings.HasPrefix(rest, ";") {
 			return nil
 		}
-		names = append(names, of.origin()+" "+name)
+		names = append(names, "\x00"+of.origin()+"\x00"+name) // which no tag of another field can be
 	}
 	return names
 }
