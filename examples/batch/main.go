@@ -60,7 +60,10 @@ func run(ctx context.Context, dir string, rdb *redis.Client, w io.Writer) error 
 	if err != nil {
 		return err
 	}
-	cache, err := stockade.New[store.Product](rdb, stockade.Options{Prefix: "product", NotFound: sql.ErrNoRows})
+	cache, err := stockade.New[store.Product](rdb, stockade.Options{
+		Prefix: "product", NotFound: sql.ErrNoRows,
+		RedisTimeout: time.Second, LeaseTTL: 4 * time.Second, // the server shares this process: when that is busy it is no outage
+	})
 	if err != nil {
 		return err
 	}
