@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
@@ -15,10 +16,16 @@ import (
 
 // bytesOf are the same for the same size, and no text.
 func bytesOf(size int) []byte {
-	b := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{byte(size), byte(size >> 8)}).Read(b)
-	return b
+	made, ok := bodies.Load(size)
+	if !ok {
+		b := make([]byte, size)
+		_, _ = rand.NewChaCha8([32]byte{byte(size), byte(size >> 8)}).Read(b)
+		made, _ = bodies.LoadOrStore(size, b)
+	}
+	return made.([]byte)
 }
+
+var bodies sync.Map // by size; nobody changes them
 
 // writings are ways to write a body.
 var writings = map[string]func(http.ResponseWriter, []byte){
