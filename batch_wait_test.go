@@ -106,8 +106,7 @@ func TestABatchPolls(t *testing.T) {
 		want(t, "keys of a poll", longest.Load(), int64(len(keys)))
 		close(finish)
 		<-done
-		// The messages come one by one. How many are there when the batch looks is the scheduler's to say.
-		if n := trips.Load() - polls; n >= int64(len(keys)) {
+		if n := trips.Load() - polls; n > int64(len(keys))/2 {
 			t.Errorf("%d round trips for the values", n)
 		}
 		mu.Lock()

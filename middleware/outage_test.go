@@ -37,7 +37,7 @@ func TestWithoutRedis(t *testing.T) {
 			redistest.Eventually(t, 10*time.Second, "all wait", func() bool { return site.mw.Stats().Misses >= 50 })
 			close(release)
 			wg.Wait()
-			if runs := site.runs.Load(); runs > 5 { // who came after a run began does not have its outcome
+			if runs := site.runs.Load(); runs > 2 { // who came after a run began does not have its outcome
 				t.Errorf("%d runs", runs)
 			}
 			start()

@@ -185,6 +185,22 @@ func TestNamesBehindTheTag(t *testing.T) {
 	}
 }
 
+// What the README says of the conformance suite is what was measured.
+func TestConformanceFigures(t *testing.T) {
+	m := regexp.MustCompile(`\| \*\*all\*\* \| (\d+)/(\d+) `).FindStringSubmatch(read(t, "middleware/conformance/results.md"))
+	if m == nil {
+		t.Fatal("results.md has no row of all suites")
+	}
+	for file, sentence := range map[string]string{
+		"README.md":       "Of " + m[2] + " *required* cases of\nthe conformance suite http-cache-tests " + m[1] + " pass",
+		"README.zh-CN.md": m[2] + " 个 *required* 用例中通过 " + m[1] + " 个",
+	} {
+		if !strings.Contains(read(t, file), sentence) {
+			t.Errorf("%s does not say %q", file, sentence)
+		}
+	}
+}
+
 // uncovered are the invariants that no test names yet. It only shrinks.
 var uncovered = []string{}
 
