@@ -36,6 +36,7 @@ const (
 	bus       = module + "/internal/bus"
 	tier      = module + "/internal/tier"
 	tasks     = module + "/internal/tasks"
+	redisd    = module + "/internal/redisd"
 	redistest = module + "/internal/redistest"
 	locktest  = module + "/internal/locktest"
 	anything  = "*"
@@ -55,7 +56,8 @@ var rules = []rule{
 	{"internal/bus", []string{goRedis}, []string{miniredis, goleak, redistest}},
 	{"internal/tier", []string{otter}, []string{goleak}},
 	{"internal/tasks", nil, []string{goleak}},
-	{"internal/redistest", []string{goRedis, miniredis, goleak}, nil},
+	{"internal/redisd", nil, nil},
+	{"internal/redistest", []string{goRedis, miniredis, goleak, redisd}, nil},
 	{"internal/locktest", []string{module}, nil},
 	{"internal/arch", nil, nil},
 	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},

@@ -11,10 +11,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/redisd"
 )
 
 // NodeTimeout is how long a node of a cluster may be silent before the others take it for dead.
 const NodeTimeout = 2 * time.Second
+
+// settleTimeout is how long servers may take to know each other.
+const settleTimeout = 10 * time.Second
 
 const masters = 3
 
@@ -48,7 +53,7 @@ func startAll(t testing.TB, n int, args ...string) []*RealServer {
 	var wg sync.WaitGroup
 	for i := range nodes {
 		wg.Go(func() {
-			proc, err := spawnFree(dirs[i], args...)
+			proc, err := redisd.StartVolatile(dirs[i], args...)
 			nodes[i], errs[i] = &RealServer{proc}, err
 		})
 	}
@@ -58,7 +63,7 @@ func startAll(t testing.TB, n int, args ...string) []*RealServer {
 			t.Errorf("start: %v", errs[i])
 			continue
 		}
-		t.Cleanup(func() { node.proc.kill() })
+		t.Cleanup(func() { node.proc.Kill() })
 	}
 	if t.Failed() {
 		t.FailNow()
@@ -102,7 +107,7 @@ func (c *ClusterServers) join(ctx context.Context) error {
 	}
 	for i := masters; i < len(clients); i++ {
 		var err error
-		poll(startTimeout, func() bool { // a node may know another's address before its id
+		poll(settleTimeout, func() bool { // a node may know another's address before its id
 			err = clients[i].ClusterReplicate(ctx, ids[i-masters]).Err()
 			return err == nil
 		})
@@ -125,7 +130,7 @@ func (c *ClusterServers) join(ctx context.Context) error {
 
 // all polls until something holds for every node.
 func (c *ClusterServers) all(ctx context.Context, clients []*redis.Client, holds func(i int) bool) bool {
-	return poll(startTimeout, func() bool {
+	return poll(settleTimeout, func() bool {
 		for i := range clients {
 			if ctx.Err() != nil || !holds(i) {
 				return false

@@ -2,17 +2,21 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/redisd"
 )
 
 // RealServer is a redis-server child process that keeps nothing on disk.
 type RealServer struct {
-	proc *process
+	proc *redisd.Process
 }
 
 // shared is the server of [Real].
@@ -35,7 +39,7 @@ func Real(t testing.TB) *RealServer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		proc, err := spawnFree(dir)
+		proc, err := redisd.StartVolatile(dir)
 		if err != nil {
 			_ = os.RemoveAll(dir)
 			t.Fatal(err)
@@ -57,8 +61,8 @@ func (s *sharedServer) stop() {
 	s.lent.Lock()
 	defer s.lent.Unlock()
 	if s.server != nil {
-		s.server.proc.kill()
-		_ = os.RemoveAll(s.server.proc.dir)
+		s.server.proc.Kill()
+		_ = os.RemoveAll(s.server.proc.Dir)
 		s.server = nil
 	}
 }
@@ -67,17 +71,17 @@ func (s *sharedServer) stop() {
 func NewReal(t testing.TB, args ...string) *RealServer {
 	t.Helper()
 	needServer(t)
-	proc, err := spawnFree(t.TempDir(), args...)
+	proc, err := redisd.StartVolatile(t.TempDir(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &RealServer{proc}
-	t.Cleanup(func() { s.proc.kill() })
+	t.Cleanup(func() { s.proc.Kill() })
 	return s
 }
 
 // Addr returns host and port.
-func (s *RealServer) Addr() string { return s.proc.addr() }
+func (s *RealServer) Addr() string { return s.proc.Addr() }
 
 // Options returns the options of a client.
 func (s *RealServer) Options() *redis.Options { return &redis.Options{Addr: s.Addr()} }
@@ -97,7 +101,7 @@ func (s *RealServer) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // Freeze stops the process: connections stay open, and nothing is answered. It may be frozen when the test ends.
 func (s *RealServer) Freeze(t testing.TB) {
 	t.Helper()
-	if err := s.proc.freeze(); err != nil {
+	if err := s.proc.Freeze(); err != nil {
 		t.Fatalf("freeze: %v", err)
 	}
 }
@@ -105,22 +109,33 @@ func (s *RealServer) Freeze(t testing.TB) {
 // Thaw lets a frozen process go on. It then answers what came meanwhile.
 func (s *RealServer) Thaw(t testing.TB) {
 	t.Helper()
-	if err := s.proc.thaw(); err != nil {
+	if err := s.proc.Thaw(); err != nil {
 		t.Fatalf("thaw: %v", err)
 	}
 }
 
 // Kill ends the process at once. Its data are lost.
-func (s *RealServer) Kill() { s.proc.kill() }
+func (s *RealServer) Kill() { s.proc.Kill() }
 
 // Restart starts the process anew, empty, on the same port; it is killed first when it still runs. The node of a cluster
 // remembers who it was: a master that comes back before its replica took over serves its slots without their keys.
 func (s *RealServer) Restart(t testing.TB) {
 	t.Helper()
-	s.proc.kill()
-	proc, err := spawn(s.proc.dir, s.proc.port, s.proc.args)
-	if err != nil {
+	if err := s.proc.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	s.proc = proc
+}
+
+// needServer skips the test, loudly, on a machine without redis-server; a build server must have it.
+func needServer(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		return
+	}
+	const message = "NOT TESTED on a real Redis: redis-server is not in PATH"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(message)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\n", t.Name(), message)
+	t.Skip(message)
 }

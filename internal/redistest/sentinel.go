@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockade-cache/stockade/internal/redisd"
 )
 
 // DownAfter is how long a master may be silent before a sentinel takes it for dead.
@@ -40,7 +42,7 @@ func Sentinel(t testing.TB, replicas int, args ...string) *SentinelServers {
 		}
 	}
 	master := s.Nodes[0].Client(t)
-	Eventually(t, startTimeout, "the replicas have caught up", func() bool {
+	Eventually(t, settleTimeout, "the replicas have caught up", func() bool {
 		return strings.Count(master.Info(t.Context(), "replication").Val(), "state=online") == replicas
 	})
 	for range sentinels {
@@ -49,7 +51,7 @@ func Sentinel(t testing.TB, replicas int, args ...string) *SentinelServers {
 	for _, sentinel := range s.Sentinels {
 		rdb := redis.NewSentinelClient(sentinel.Options())
 		defer func() { _ = rdb.Close() }()
-		Eventually(t, startTimeout, "a sentinel knows the others and the replicas", func() bool {
+		Eventually(t, settleTimeout, "a sentinel knows the others and the replicas", func() bool {
 			state := rdb.Master(t.Context(), masterName).Val()
 			return state["num-slaves"] == fmt.Sprint(replicas) && state["num-other-sentinels"] == fmt.Sprint(sentinels-1)
 		})
@@ -68,12 +70,12 @@ sentinel failover-timeout %[1]s 5000
 	if err := os.WriteFile(config, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	proc, err := spawn(dir, freePort(), []string{config, "--sentinel"})
+	proc, err := redisd.Start(dir, redisd.FreePort(), config, "--sentinel")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &RealServer{proc}
-	t.Cleanup(func() { s.proc.kill() })
+	t.Cleanup(func() { s.proc.Kill() })
 	return s
 }
 

@@ -1,4 +1,5 @@
-package redistest
+// Package redisd runs redis-server as a child process: it needs it in PATH.
+package redisd
 
 import (
 	"bufio"
@@ -10,27 +11,27 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
 // startTimeout is how long a server may take to answer for the first time.
 const startTimeout = 10 * time.Second
 
-// process is a redis-server child. It dies with the test binary, even when that is killed.
-type process struct {
+// Process is a redis-server child. It dies with this process, even when that is killed.
+type Process struct {
+	Dir    string // its working directory: what it logs is there
 	port   int
-	dir    string
 	args   []string
 	child  *os.Process
 	exited chan struct{} // closed when the child is gone
 }
 
-// spawn starts redis-server on a port and returns when it answers.
-func spawn(dir string, port int, args []string) (*process, error) {
+// Start starts redis-server on a port, with arguments such as "--maxmemory", "1mb", and returns when it answers.
+func Start(dir string, port int, args ...string) (*Process, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, err
@@ -40,11 +41,11 @@ func spawn(dir string, port int, args []string) (*process, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(path, append(args, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir)...)
+	cmd := exec.Command(path, append(slices.Clone(args), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	dieWithParent(cmd)
 
-	p := &process{port: port, dir: dir, args: args, exited: make(chan struct{})}
+	p := &Process{Dir: dir, port: port, args: args, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		defer close(p.exited)
@@ -62,7 +63,7 @@ func spawn(dir string, port int, args []string) (*process, error) {
 		return nil, err
 	}
 	if err := p.await(); err != nil {
-		p.kill()
+		p.Kill()
 		text, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("redis-server on port %d: %w\n%s", port, err, text)
 	}
@@ -72,26 +73,22 @@ func spawn(dir string, port int, args []string) (*process, error) {
 var errExited = errors.New("exited")
 
 // await returns when the child answers: the answer names its process, for another program may own the port.
-func (p *process) await() error {
-	err := errors.New("no answer")
-	poll(startTimeout, func() bool {
+func (p *Process) await() error {
+	for start := time.Now(); time.Since(start) < startTimeout; time.Sleep(2 * time.Millisecond) {
 		select {
 		case <-p.exited:
-			err = errExited
-			return true
+			return errExited
 		default:
 		}
 		if p.answers() {
-			err = nil
-			return true
+			return nil
 		}
-		return false
-	})
-	return err
+	}
+	return errors.New("no answer")
 }
 
-func (p *process) answers() bool {
-	conn, err := net.DialTimeout("tcp", p.addr(), time.Second)
+func (p *Process) answers() bool {
+	conn, err := net.DialTimeout("tcp", p.Addr(), time.Second)
 	if err != nil {
 		return false
 	}
@@ -108,27 +105,40 @@ func (p *process) answers() bool {
 	return false
 }
 
-func (p *process) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+// Addr returns host and port.
+func (p *Process) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
 
-// kill ends the child with SIGKILL, which a stopped one obeys too, and returns when it is gone.
-func (p *process) kill() {
+// Kill ends the child with SIGKILL, which a stopped one obeys too, and returns when it is gone.
+func (p *Process) Kill() {
 	_ = p.child.Kill()
 	<-p.exited
 }
 
-// freeze stops the child where it is: its sockets stay, and nothing answers.
-func (p *process) freeze() error { return p.child.Signal(syscall.SIGSTOP) }
+// Freeze stops the child where it is: its sockets stay, and nothing answers.
+func (p *Process) Freeze() error { return p.child.Signal(syscall.SIGSTOP) }
 
-func (p *process) thaw() error { return p.child.Signal(syscall.SIGCONT) }
+// Thaw lets a frozen child go on. It then answers what came meanwhile.
+func (p *Process) Thaw() error { return p.child.Signal(syscall.SIGCONT) }
+
+// Restart starts the process anew, empty, on the same port; it is killed first when it still runs.
+func (p *Process) Restart() error {
+	p.Kill()
+	again, err := Start(p.Dir, p.port, p.args...)
+	if err != nil {
+		return err
+	}
+	p.child, p.exited = again.child, again.exited // the address stays what it was, for those who are dialling
+	return nil
+}
 
 // volatile are the arguments of a server that writes nothing to disk.
 var volatile = []string{"--save", "", "--appendonly", "no"}
 
-// spawnFree starts redis-server on a free port.
-func spawnFree(dir string, args ...string) (*process, error) {
-	args = append(volatile[:len(volatile):len(volatile)], args...)
+// StartVolatile starts a redis-server that writes nothing to disk, on a free port.
+func StartVolatile(dir string, args ...string) (*Process, error) {
+	args = slices.Concat(volatile, args)
 	for {
-		p, err := spawn(dir, freePort(), args)
+		p, err := Start(dir, FreePort(), args...)
 		if errors.Is(err, errExited) && strings.Contains(err.Error(), "Address already in use") {
 			continue // somebody was quicker
 		}
@@ -136,9 +146,9 @@ func spawnFree(dir string, args ...string) (*process, error) {
 	}
 }
 
-// freePort finds a port that is free, and so is the port that a cluster node takes for its bus. Both are below the
+// FreePort finds a port that is free, and so is the port that a cluster node takes for its bus. Both are below the
 // range that the kernel takes for outgoing connections, so that a server that is killed finds its port free again.
-func freePort() int {
+func FreePort() int {
 	for {
 		port := 11000 + rand.IntN(10000)
 		if isFree(port) && isFree(port+10000) {
@@ -154,18 +164,4 @@ func isFree(port int) bool {
 	}
 	_ = l.Close()
 	return true
-}
-
-// needServer skips the test, loudly, on a machine without redis-server; a build server must have it.
-func needServer(t testing.TB) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		return
-	}
-	const message = "NOT TESTED on a real Redis: redis-server is not in PATH"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(message)
-	}
-	fmt.Fprintf(os.Stderr, "%s: %s\n", t.Name(), message)
-	t.Skip(message)
 }

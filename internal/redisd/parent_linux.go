@@ -1,4 +1,4 @@
-package redistest
+package redisd
 
 import (
 	"os/exec"
