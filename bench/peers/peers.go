@@ -16,7 +16,7 @@ type Config struct {
 	TTL      time.Duration // how long a value is fresh
 	Load     time.Duration // what a load takes, for those whose lock has to outlive it
 	NoJitter bool          // all keys that are written together expire together
-	Dial     Dialer        // of every connection to Redis: it counts what is sent
+	Dial     Dialer        `json:"-"` // of every connection to Redis: it counts what is sent
 }
 
 // Dialer opens a connection, like that of [net.Dialer].

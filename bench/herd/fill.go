@@ -1,0 +1,45 @@
+package herd
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stockade-cache/stockade/bench/origin"
+)
+
+// filling writes items through a contestant, as after a load, without asking the origin: they have version 1.
+var filling = define("fill", func(ctx context.Context, w *worker, p fillParams) (none struct{}, err error) {
+	const writers = 64
+	var (
+		wg    sync.WaitGroup
+		once  sync.Once
+		items = make(chan int)
+	)
+	for range min(writers, p.Keys) {
+		wg.Go(func() {
+			for id := range items {
+				if failed := w.set(ctx, origin.Item{ID: id, Version: 1}); failed != nil {
+					once.Do(func() { err = failed })
+				}
+			}
+		})
+	}
+	for id := range p.Keys {
+		items <- p.First + id
+	}
+	close(items)
+	wg.Wait()
+	return none, err
+})
+
+type fillParams struct{ First, Keys int }
+
+// reading reads every item once, so that it is where the process looks first.
+var reading = define("read", func(ctx context.Context, w *worker, p fillParams) (none struct{}, err error) {
+	for id := range p.Keys {
+		if _, err := w.get(ctx, p.First+id); err != nil {
+			return none, err
+		}
+	}
+	return none, nil
+})
