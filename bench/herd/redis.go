@@ -88,8 +88,16 @@ func (r *Redis) Version(ctx context.Context) string {
 
 // clean empties the server when it is ours.
 func (r *Redis) clean(ctx context.Context) error {
+	if err := r.flush(ctx); !errors.Is(err, errNotOurs) {
+		return err
+	}
+	return nil
+}
+
+// flush loses everything that is stored, as an operator's mistake does.
+func (r *Redis) flush(ctx context.Context) error {
 	if r.proc == nil && r.embedded == nil {
-		return nil
+		return errNotOurs
 	}
 	return r.admin.FlushAll(ctx).Err()
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/rpc"
+	"slices"
 	"sync"
 	"time"
 )
@@ -54,8 +55,11 @@ type Settings struct {
 	Fail   bool          // a load fails when its time is over
 }
 
-// ErrFailed is the error of a load that was told to fail. It crosses the socket as text.
-var ErrFailed = errors.New("origin: the query failed")
+// The errors of a load cross the socket as text.
+var (
+	errFailed = errors.New("origin: the query failed")
+	errReset  = errors.New("origin: the query was dropped: what it was for is over")
+)
 
 // Counts is what happened since [Origin.Reset].
 type Counts struct {
@@ -77,12 +81,18 @@ type Origin struct {
 	listener net.Listener
 	serving  sync.WaitGroup
 
-	mu       sync.Mutex
-	settings Settings              // guarded by mu
-	places   chan struct{}         // guarded by mu; nil when nobody queues
-	counts   Counts                // guarded by mu
-	conns    map[net.Conn]struct{} // guarded by mu
-	closed   bool                  // guarded by mu
+	mu     sync.Mutex
+	now    stretch               // guarded by mu
+	counts Counts                // guarded by mu
+	conns  map[net.Conn]struct{} // guarded by mu
+	closed bool                  // guarded by mu
+}
+
+// stretch is a time in which loads behave alike.
+type stretch struct {
+	settings Settings
+	places   chan struct{} // nil when nobody queues
+	over     chan struct{} // closed by Reset: loads that it began are dropped
 }
 
 // Open creates the items and listens on a port of the loopback. An empty dsn means a SQLite file in dir.
@@ -96,6 +106,7 @@ func Open(ctx context.Context, dsn, dir string) (*Origin, error) {
 		return nil, errors.Join(err, items.close())
 	}
 	o := &Origin{items: items, listener: listener, conns: map[net.Conn]struct{}{}}
+	o.Reset(Settings{})
 	server := rpc.NewServer()
 	if err := server.RegisterName("Origin", &service{o}); err != nil {
 		return nil, errors.Join(err, listener.Close(), items.close())
@@ -138,6 +149,7 @@ func (o *Origin) Close() error {
 	err := o.listener.Close()
 	o.mu.Lock()
 	o.closed = true
+	close(o.now.over)
 	for conn := range o.conns {
 		_ = conn.Close()
 	}
@@ -146,30 +158,25 @@ func (o *Origin) Close() error {
 	return errors.Join(err, o.items.close())
 }
 
-// Reset begins to count anew. Loads that still run keep their place and are not counted again.
+// Reset begins to count anew, and drops the loads that run or queue.
 func (o *Origin) Reset(s Settings) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	running := o.counts.Running
-	o.counts = Counts{Running: running, Peak: running}
-	o.changeLocked(s)
+	if o.now.over != nil {
+		close(o.now.over)
+	}
+	o.counts = Counts{}
+	o.now = stretch{settings: s, over: make(chan struct{})}
+	if s.Places > 0 {
+		o.now.places = make(chan struct{}, s.Places)
+	}
 }
 
-// Change lets later loads behave otherwise. The counts go on.
-func (o *Origin) Change(s Settings) {
+// Change lets later loads take another time, or fail. The counts go on, and so do the places.
+func (o *Origin) Change(load time.Duration, fail bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.changeLocked(s)
-}
-
-func (o *Origin) changeLocked(s Settings) {
-	if s.Places != o.settings.Places {
-		o.places = nil
-		if s.Places > 0 {
-			o.places = make(chan struct{}, s.Places)
-		}
-	}
-	o.settings = s
+	o.now.settings.Load, o.now.settings.Fail = load, fail
 }
 
 // Counts returns what has happened so far.
@@ -177,48 +184,59 @@ func (o *Origin) Counts() Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	counts := o.counts
-	counts.Begun = append([]Begun(nil), counts.Begun...)
+	counts.Begun = slices.Clone(counts.Begun)
 	return counts
 }
 
 // begin counts a load.
-func (o *Origin) begin(id int) (Settings, chan struct{}) {
+func (o *Origin) begin(id int) stretch {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.counts.Loads++
 	o.counts.Running++
 	o.counts.Peak = max(o.counts.Peak, o.counts.Running)
 	o.counts.Begun = append(o.counts.Begun, Begun{ID: id, At: time.Now()})
-	return o.settings, o.places
+	return o.now
 }
 
-func (o *Origin) end() {
+// end uncounts a load, unless another count has begun.
+func (o *Origin) end(s stretch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.counts.Running--
+	if o.now.over == s.over {
+		o.counts.Running--
+	}
 }
 
 // load reads the row first and lets its time pass then: a write meanwhile makes what was read old, as with a slow query.
 func (o *Origin) load(ctx context.Context, id int) (Item, error) {
-	settings, places := o.begin(id)
-	defer o.end()
-	if places != nil {
-		places <- struct{}{}
-		defer func() { <-places }()
+	now := o.begin(id)
+	defer o.end(now)
+	if now.places != nil {
+		select {
+		case now.places <- struct{}{}:
+			defer func() { <-now.places }()
+		case <-now.over:
+			return Item{}, errReset
+		}
 	}
-	took := settings.Load
-	if settings.Spread > 0 {
-		took += time.Duration((2*rand.Float64() - 1) * settings.Spread * float64(settings.Load))
+	took := now.settings.Load
+	if spread := now.settings.Spread; spread > 0 {
+		took += time.Duration((2*rand.Float64() - 1) * spread * float64(took))
 	}
-	over := time.NewTimer(took)
-	defer over.Stop()
+	passed := time.NewTimer(took)
+	defer passed.Stop()
 	version, err := o.items.version(ctx, id%Rows)
 	if err != nil {
 		return Item{}, err
 	}
-	<-over.C
-	if settings.Fail {
-		return Item{}, ErrFailed
+	select {
+	case <-passed.C:
+	case <-now.over:
+		return Item{}, errReset
+	}
+	if now.settings.Fail {
+		return Item{}, errFailed
 	}
 	return Item{ID: id, Version: version}, nil
 }
