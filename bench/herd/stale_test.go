@@ -1,0 +1,33 @@
+package herd
+
+import (
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	acks := []Ack{{ID: 1, Version: 3, At: at(1000)}, {ID: 1, Version: 2, At: at(100)}, {ID: 2, Version: 9, At: at(100)}}
+	for what, test := range map[string]struct {
+		read Read
+		want staleness
+	}{
+		"before the invalidation":         {Read{ID: 1, Version: 1, At: at(50)}, staleness{}},
+		"at its end":                      {Read{ID: 1, Version: 1, At: at(100)}, staleness{}},
+		"after it, the new value":         {Read{ID: 1, Version: 2, At: at(101)}, staleness{}},
+		"after it, the old one":           {Read{ID: 1, Version: 1, At: at(101)}, staleness{reads: 1}},
+		"long after it":                   {Read{ID: 1, Version: 1, At: at(351)}, staleness{reads: 1, kept: 1}},
+		"long after two":                  {Read{ID: 1, Version: 1, At: at(1251)}, staleness{reads: 1, kept: 2}},
+		"a value that is newer than that": {Read{ID: 1, Version: 7, At: at(2000)}, staleness{}},
+		"one version behind":              {Read{ID: 1, Version: 2, At: at(1001)}, staleness{reads: 1}},
+		"an error":                        {Read{ID: 1, At: at(2000)}, staleness{}},
+		"a key that was not invalidated":  {Read{ID: 5, Version: 1, At: at(2000)}, staleness{}},
+	} {
+		if got := judge([]Read{test.read}, acks, 250*time.Millisecond); got != test.want {
+			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+		}
+	}
+	twice := Read{ID: 2, Version: 1, At: at(400)}
+	if got := judge([]Read{twice, twice}, acks, 250*time.Millisecond); got != (staleness{reads: 2, kept: 1}) {
+		t.Errorf("an old value that is read twice: %+v", got)
+	}
+}
