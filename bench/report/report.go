@@ -13,6 +13,7 @@ type Report struct {
 	Took      time.Duration
 	Command   string // the command line
 	Profile   string // short or full
+	Method    string // how it was measured, in paragraphs; may be empty
 	Machine   Machine
 	Peers     []Peer
 	Scenarios []Scenario
