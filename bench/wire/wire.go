@@ -72,9 +72,8 @@ type counted struct {
 }
 
 func (c *counted) Write(b []byte) (int, error) {
-	n, err := c.TCPConn.Write(b)
-	c.parser.read(b[:n])
-	return n, err
+	c.parser.read(b) // before it is sent: the reply may be there before Write returns
+	return c.TCPConn.Write(b)
 }
 
 // parser finds the names of commands in what a client sends: arrays of bulk strings, in pieces of any size.
