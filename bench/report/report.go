@@ -1,11 +1,7 @@
 // Package report turns what was measured into tables, charts and one page.
 package report
 
-import (
-	"encoding/json"
-	"io"
-	"time"
-)
+import "time"
 
 // Report is one run of the benchmark.
 type Report struct {
@@ -110,6 +106,3 @@ const (
 	Bars  Kind = "bars"  // a bar for each contestant: the median, and a line from min to max
 	Lines Kind = "lines" // a line for each contestant: the round in the middle
 )
-
-func (r *Report) Text(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
-func (r *Report) Write(string) error     { return nil }
