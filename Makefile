@@ -1,7 +1,7 @@
 # make check is everything that CI does. Each step prints its name; the first that fails ends the run.
 #
-# Most of its time is that of compiling the tests. vet and staticcheck take the tests behind the tag along, and leave the
-# workspace: its other modules may raise a version that the root has, and then all is compiled once more.
+# Most of its time is that of compiling the tests. vet and staticcheck leave the workspace: its other modules may raise a
+# version that the root has, and then all is compiled once more.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,13 +29,13 @@ gofmt:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
 
 vet:
-	@for m in $(MODULES); do printf '\n== go vet in %s\n' "$$m"; (cd "$$m" && GOWORK=off go vet -tags cluster ./...); done
+	@for m in $(MODULES); do printf '\n== go vet in %s\n' "$$m"; (cd "$$m" && GOWORK=off go vet ./...); done
 
 tidy-diff:
 	@for m in $(MODULES) ./tools; do printf '\n== go mod tidy -diff in %s\n' "$$m"; (cd "$$m" && GOWORK=off go mod tidy -diff); done
 
 staticcheck:
-	@for m in $(MODULES); do printf '\n== staticcheck in %s\n' "$$m"; (cd "$$m" && $(TOOL) staticcheck -tags cluster ./...); done
+	@for m in $(MODULES); do printf '\n== staticcheck in %s\n' "$$m"; (cd "$$m" && $(TOOL) staticcheck ./...); done
 
 # The database of vulnerabilities is on the network. Where it cannot be reached nothing is known, and that is said.
 govulncheck:
@@ -70,8 +70,8 @@ alone:
 
 # What needs a cluster or a sentinel trio: internal/arch sees to it that the names begin so.
 cluster:
-	$(call step,go test -race -tags cluster: the tests of a cluster and a sentinel trio)
-	go test -race -vet=off -tags cluster -run '^Test(Cluster|Sentinel)' $$(grep -rl --include='*_test.go' '^//go:build cluster' . | xargs dirname | sort -u)
+	$(call step,STOCKADE_CLUSTER=1 go test -race: the tests of a cluster and a sentinel trio)
+	STOCKADE_CLUSTER=1 go test -race -run '^Test(Cluster|Sentinel)' $$(grep -rlE --include='*_test.go' '^func Test(Cluster|Sentinel)' . | xargs dirname | sort -u)
 
 fuzz:
 	@for pkg in $$(go list ./...); do \

@@ -1,5 +1,3 @@
-//go:build cluster
-
 package stockade_test
 
 import (

@@ -171,19 +171,24 @@ func TestNoMachine(t *testing.T) {
 	}
 }
 
-// The Makefile runs the tests behind the tag by their names.
-func TestNamesBehindTheTag(t *testing.T) {
-	name := regexp.MustCompile(`(?m)^func (Test\w+)`)
+// The Makefile runs the tests that start a cluster or a sentinel trio by their names.
+func TestNamesOfClusterTests(t *testing.T) {
+	starts := regexp.MustCompile(`\b(?:redistest\.)?(?:Cluster|Sentinel)\(t\b`)
+	name := regexp.MustCompile(`^(?:Cluster|Sentinel)`)
+	found := 0
 	for _, file := range files(t, "_test.go") {
-		text := read(t, file)
-		if !strings.HasPrefix(text, "//go:build cluster") {
-			continue
-		}
-		for _, match := range name.FindAllStringSubmatch(text, -1) {
-			if !strings.HasPrefix(match[1], "TestCluster") && !strings.HasPrefix(match[1], "TestSentinel") {
-				t.Errorf("%s: %s does not begin with TestCluster or TestSentinel: make cluster would not run it", file, match[1])
+		for _, test := range strings.Split(read(t, file), "\nfunc Test")[1:] {
+			if !starts.MatchString(test) {
+				continue
+			}
+			found++
+			if title, _, _ := strings.Cut(test, "("); !name.MatchString(title) {
+				t.Errorf("%s: Test%s does not begin with TestCluster or TestSentinel: make cluster would not run it", file, title)
 			}
 		}
+	}
+	if found < 16 {
+		t.Errorf("found %d tests that start a cluster or a sentinel trio", found)
 	}
 }
 

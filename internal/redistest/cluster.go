@@ -31,7 +31,7 @@ type ClusterServers struct {
 // Cluster starts a cluster that accepts writes and whose replicas have caught up. It takes a few seconds.
 func Cluster(t testing.TB) *ClusterServers {
 	t.Helper()
-	needServer(t)
+	needServers(t)
 	c := &ClusterServers{Nodes: startAll(t, 2*masters,
 		"--cluster-enabled", "yes", "--cluster-node-timeout", fmt.Sprint(NodeTimeout.Milliseconds()),
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")}

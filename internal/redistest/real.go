@@ -126,6 +126,16 @@ func (s *RealServer) Restart(t testing.TB) {
 	}
 }
 
+// needServers skips a test that starts many servers and waits for them to fail over, unless it was asked for: make cluster
+// does. The test's name begins with TestCluster or TestSentinel.
+func needServers(t testing.TB) {
+	t.Helper()
+	if os.Getenv("STOCKADE_CLUSTER") == "" {
+		t.Skip("it takes long: make cluster runs it")
+	}
+	needServer(t)
+}
+
 // needServer skips the test, loudly, on a machine without redis-server; a build server must have it.
 func needServer(t testing.TB) {
 	t.Helper()

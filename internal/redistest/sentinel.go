@@ -32,7 +32,7 @@ type SentinelServers struct {
 // arguments are for the master and the replicas.
 func Sentinel(t testing.TB, replicas int, args ...string) *SentinelServers {
 	t.Helper()
-	needServer(t)
+	needServers(t)
 	s := &SentinelServers{Nodes: startAll(t, 1+replicas, append([]string{
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)...)}
 	host, port, _ := net.SplitHostPort(s.Nodes[0].Addr())
