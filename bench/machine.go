@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -12,7 +13,7 @@ import (
 // machine describes what the run runs on. What the system does not tell stays empty.
 func machine(server, database string) report.Machine {
 	m := report.Machine{
-		CPU: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: field("/proc/meminfo", "MemTotal"),
+		CPU: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: gigabytes(field("/proc/meminfo", "MemTotal")),
 		OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Redis: server, Origin: database,
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -21,6 +22,15 @@ func machine(server, database string) report.Machine {
 		}
 	}
 	return m
+}
+
+// gigabytes says in GB what the kernel says in kB.
+func gigabytes(text string) string {
+	var kilobytes float64
+	if _, err := fmt.Sscanf(text, "%f kB", &kilobytes); err != nil {
+		return text
+	}
+	return fmt.Sprintf("%.0f GB", kilobytes*1024/1e9)
 }
 
 // field returns what stands behind a name and a colon in a file.

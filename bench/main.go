@@ -65,6 +65,7 @@ type options struct {
 	scenarios   []herd.Scenario
 	contestants []string // empty: all
 	profile     herd.Profile
+	profileName string
 	redis       string // empty: one of our own
 	dsn         string // empty: SQLite
 	out         string
@@ -86,7 +87,7 @@ func parse(args []string, output io.Writer) (options, error) {
 	}
 	scenarios := flags.String("scenarios", "", "`names` or numbers, with commas between (default: all)")
 	contestants := flags.String("contestants", "", "`names`, with commas between (default: all)")
-	profile := flags.String("profile", "short", "short (three minutes) or full")
+	flags.StringVar(&o.profileName, "profile", "short", "short (three minutes) or full")
 	flags.IntVar(&o.profile.Processes, "processes", 0, "processes of a fleet (default: the scenario's)")
 	flags.IntVar(&o.profile.Callers, "callers", 0, "concurrent callers of each process (default: the scenario's)")
 	flags.IntVar(&o.profile.Rounds, "rounds", 0, "how often everything is measured (default: the scenario's)")
@@ -101,12 +102,12 @@ func parse(args []string, output io.Writer) (options, error) {
 	if flags.NArg() > 0 {
 		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	switch *profile {
+	switch o.profileName {
 	case "short":
 	case "full":
 		o.profile.Full = true
 	default:
-		return options{}, fmt.Errorf("-profile is %q: want short or full", *profile)
+		return options{}, fmt.Errorf("-profile is %q: want short or full", o.profileName)
 	}
 	switch p := o.profile; {
 	case p.Processes < 0 || p.Processes > 64:
@@ -180,7 +181,7 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 	defer bench.Close()
 
 	r := &report.Report{
-		Started: time.Now(), Command: o.command, Profile: map[bool]string{false: "short", true: "full"}[o.profile.Full],
+		Started: time.Now(), Command: o.command, Profile: o.profileName, Method: method,
 		Machine: machine(server.Version(ctx), database.Name()),
 	}
 	progress := newProgress(stdout, herd.Count(o.scenarios, o.profile, o.contestants))
