@@ -15,11 +15,11 @@ FUZZTIME ?= 20s
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: check static test race alone cluster fuzz bench fmt tidy conformance-deps
+.PHONY: check static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
 .PHONY: gofmt vet staticcheck govulncheck tidy-diff
 
 # The last step is the one that may be unable to run: what it says then is not to be overlooked.
-check: static race alone cluster govulncheck
+check: static race alone rivals cluster govulncheck
 	$(call step,make check: all passed)
 
 static: gofmt vet tidy-diff staticcheck
@@ -68,6 +68,12 @@ alone:
 	$(call step,GOWORK=off go test ./...)
 	GOWORK=off go test -vet=off $$(go list ./... | grep -v /conformance)
 
+# The benchmark against the rivals is in no workspace: what it needs would raise versions of the others. Its tests run without
+# the race detector, which would measure itself.
+rivals:
+	$(call step,go test in bench)
+	cd bench && GOWORK=off go test -vet=off ./...
+
 # What needs a cluster or a sentinel trio: internal/arch sees to it that the names begin so.
 cluster:
 	$(call step,STOCKADE_CLUSTER=1 go test -race: the tests of a cluster and a sentinel trio)
@@ -85,6 +91,24 @@ fuzz:
 bench:
 	$(call step,go test -bench . ./...)
 	go test -run '^$$' -bench . -benchmem ./...
+
+# Compares the benchmarks of two revisions: make compare OLD=HEAD~1 PKG=. BENCH=Hit. What is not committed is not measured.
+# They take turns, so that what disturbs the one disturbs the other.
+OLD   ?= HEAD~1
+NEW   ?= HEAD
+PKG   ?= ./...
+BENCH ?= .
+COUNT ?= 8
+BENCHFLAGS ?=
+compare:
+	$(call step,benchmarks of $(OLD) and $(NEW))
+	@dir=$$(mktemp -d); trap 'git worktree remove --force '$$dir'/old; git worktree remove --force '$$dir'/new; rm -rf '$$dir EXIT; \
+	git worktree add --quiet --detach $$dir/old $(OLD); git worktree add --quiet --detach $$dir/new $(NEW); \
+	for round in $$(seq $(COUNT)); do for side in old new; do \
+		printf 'round %s of %s: %s\n' $$round $(COUNT) $$side; \
+		(cd $$dir/$$side && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) $(PKG)) >>$$dir/$$side.txt; \
+	done; done; \
+	$(TOOL) benchstat old=$$dir/old.txt new=$$dir/new.txt
 
 # What the test in middleware/conformance needs besides Go: it wants node and npm.
 conformance-deps:
