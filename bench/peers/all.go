@@ -2,5 +2,8 @@ package peers
 
 // All returns the contestants, in the order of the report.
 func All[T any]() []Contestant[T] {
-	return []Contestant[T]{}
+	return []Contestant[T]{
+		{"none", "GET, and on a miss load and SET: no protection", openNone[T]},
+		{"singleflight", "the same, shared within a process by golang.org/x/sync/singleflight", openSingleflight[T]},
+	}
 }
