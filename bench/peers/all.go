@@ -5,5 +5,6 @@ func All[T any]() []Contestant[T] {
 	return []Contestant[T]{
 		{"none", "GET, and on a miss load and SET: no protection", openNone[T]},
 		{"singleflight", "the same, shared within a process by golang.org/x/sync/singleflight", openSingleflight[T]},
+		{"go-redis/cache", "Once of github.com/go-redis/cache/v9, shared within a process", openGoRedisCache[T]},
 	}
 }
