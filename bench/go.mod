@@ -5,7 +5,9 @@ go 1.26.0
 replace github.com/stockade-cache/stockade => ../
 
 require (
+	github.com/bsm/redislock v0.9.4
 	github.com/go-redis/cache/v9 v9.0.0
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/vmihailenco/msgpack/v5 v5.4.1
 	golang.org/x/sync v0.25.0

@@ -6,5 +6,7 @@ func All[T any]() []Contestant[T] {
 		{"none", "GET, and on a miss load and SET: no protection", openNone[T]},
 		{"singleflight", "the same, shared within a process by golang.org/x/sync/singleflight", openSingleflight[T]},
 		{"go-redis/cache", "Once of github.com/go-redis/cache/v9, shared within a process", openGoRedisCache[T]},
+		{"redsync", "GET, and on a miss lock, GET again, load, SET, unlock, with github.com/go-redsync/redsync/v4", openRedsync[T]},
+		{"redislock", "the same with github.com/bsm/redislock", openRedislock[T]},
 	}
 }
