@@ -10,5 +10,7 @@ func All[T any]() []Contestant[T] {
 		{"redislock", "the same with github.com/bsm/redislock", openRedislock[T]},
 		{"rockscache", "Fetch of github.com/dtm-labs/rockscache: a lock beside the value, and a deleted value serves while it is refreshed", openRockscache[T]},
 		{"rockscache strong", "the same with StrongConsistency: a deleted value does not serve", openRockscacheStrong[T]},
+		{"sturdyc", "GetOrFetch of github.com/viccon/sturdyc: values in the process, with Redis as its distributed storage", openSturdyc[T]},
+		{"otter", "a loading cache in the process, github.com/maypok86/otter/v2, before GET, load and SET", openOtter[T]},
 	}
 }
