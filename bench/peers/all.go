@@ -12,5 +12,8 @@ func All[T any]() []Contestant[T] {
 		{"rockscache strong", "the same with StrongConsistency: a deleted value does not serve", openRockscacheStrong[T]},
 		{"sturdyc", "GetOrFetch of github.com/viccon/sturdyc: values in the process, with Redis as its distributed storage", openSturdyc[T]},
 		{"otter", "a loading cache in the process, github.com/maypok86/otter/v2, before GET, load and SET", openOtter[T]},
+		{"rueidis", "GET, and on a miss load and SET, with github.com/redis/rueidis: no protection, pipelined", openRueidis[T]},
+		{"rueidis tracked", "the same with its client-side cache: a hit asks nobody", openRueidisTracked[T]},
+		{"rueidisaside", "Get of github.com/redis/rueidis/rueidisaside: its client-side cache and a lock in the fleet", openRueidisaside[T]},
 	}
 }
