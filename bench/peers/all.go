@@ -15,5 +15,9 @@ func All[T any]() []Contestant[T] {
 		{"rueidis", "GET, and on a miss load and SET, with github.com/redis/rueidis: no protection, pipelined", openRueidis[T]},
 		{"rueidis tracked", "the same with its client-side cache: a hit asks nobody", openRueidisTracked[T]},
 		{"rueidisaside", "Get of github.com/redis/rueidis/rueidisaside: its client-side cache and a lock in the fleet", openRueidisaside[T]},
+		{"stockade polling", "stockade when no message comes: whoever waits polls", openStockadePolling[T]},
+		{"stockade", "stockade with its defaults: whoever waits is woken", openStockade[T]},
+		{"stockade stale", "stockade that serves stale values while one process refreshes them", openStockadeStale[T]},
+		{"stockade local", "stockade with a tier of values in the process", openStockadeLocal[T]},
 	}
 }
