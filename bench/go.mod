@@ -7,6 +7,7 @@ replace github.com/stockade-cache/stockade => ../
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/dtm-labs/rockscache v0.1.1
+	github.com/go-chi/stampede v0.6.0
 	github.com/go-redis/cache/v9 v9.0.0
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/maypok86/otter/v2 v2.4.0
@@ -22,6 +23,8 @@ require (
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/google/uuid v1.3.0 // indirect
+	github.com/goware/singleflight v0.2.0 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/klauspost/compress v1.13.6 // indirect
 	github.com/lithammer/shortuuid v3.0.0+incompatible // indirect
 	github.com/vmihailenco/go-tinylfu v0.2.2 // indirect
