@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,13 +14,10 @@ import (
 	"github.com/stockade-cache/stockade/internal/redistest"
 )
 
-// elsewhere is an address at which nobody is: a connection that does not use Config.Dial fails.
-const elsewhere = "127.0.0.1:1"
-
 // trait is how a contestant differs in what the test asks of all.
 type trait struct {
 	real bool // needs what miniredis does not have
-	late bool // the old value may be served for a moment after a change
+	late bool // may see the old value for a moment after a change, or that there is none
 }
 
 var traits = map[string]trait{
@@ -31,47 +27,6 @@ var traits = map[string]trait{
 	"stockade polling": {real: true},
 }
 
-func TestAll(t *testing.T) {
-	t.Run("fake", func(t *testing.T) {
-		fake := redistest.Fake(t)
-		for i, c := range All[[]byte]() {
-			t.Run(c.Name, func(t *testing.T) {
-				if traits[c.Name].real {
-					if _, err := c.Open(config(fake, c.Name)); err == nil {
-						t.Error("opened on a server that cannot do what it needs")
-					}
-					return
-				}
-				testContestant(t, fake, c, All[product]()[i])
-			})
-		}
-	})
-	t.Run("real", func(t *testing.T) {
-		server := redistest.NewReal(t)
-		for i, c := range All[[]byte]() {
-			t.Run(c.Name, func(t *testing.T) { testContestant(t, server, c, All[product]()[i]) })
-		}
-	})
-}
-
-func TestOpen(t *testing.T) {
-	seen := map[string]bool{}
-	for _, c := range All[int]() {
-		if c.Name != strings.ToLower(c.Name) || seen[c.Name] || c.About == "" {
-			t.Errorf("%+v: a name of its own in lower case, and what it is", c)
-		}
-		seen[c.Name] = true
-	}
-	for name := range traits {
-		if !seen[name] {
-			t.Errorf("traits of %q, who is no contestant", name)
-		}
-	}
-	if _, err := Open[int]("nobody", Config{}); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("Open of a name that nobody has: %v", err)
-	}
-}
-
 type product struct {
 	ID    int
 	Name  string
@@ -79,90 +34,98 @@ type product struct {
 	Tags  []string
 }
 
-func config(server redistest.Dialer, name string) Config {
-	return Config{
-		Redis: elsewhere, Dial: server.Dial, Prefix: "test " + name, TTL: time.Minute, Load: 10 * time.Millisecond, NoJitter: true,
-	}
+func TestAll(t *testing.T) {
+	each(t, func(t *testing.T, server redistest.Server, i int) {
+		before := goleak.IgnoreCurrent()
+		testContestant(t, server, All[[]byte]()[i])
+		testProducts(t, server, All[product]()[i])
+		leavesNothing(t, All[int]()[i].Name, before)
+	})
 }
 
-func testContestant(t *testing.T, server redistest.Server, c Contestant[[]byte], ofProducts Contestant[product]) {
-	leaks := goleak.IgnoreCurrent()
-	conf := config(server, c.Name)
-	stored := func(key string) {
-		t.Helper()
-		rdb := server.Client(t)
-		defer func() { _ = rdb.Close() }()
-		redistest.Eventually(t, time.Second, "it is stored", func() bool {
-			return rdb.Exists(t.Context(), conf.Prefix+":"+key).Val() == 1 || len(rdb.Keys(t.Context(), "*"+conf.Prefix+"*"+key+"*").Val()) > 0
-		})
-	}
+// each runs a test for the contestants on every server that they can use.
+func each(t *testing.T, test func(t *testing.T, server redistest.Server, i int)) {
+	t.Run("fake", func(t *testing.T) {
+		fake := redistest.Fake(t)
+		for i, c := range All[int]() {
+			if !traits[c.Name].real {
+				t.Run(c.Name, func(t *testing.T) { test(t, fake, i) })
+			}
+		}
+	})
+	t.Run("real", func(t *testing.T) {
+		server := redistest.NewReal(t)
+		for i, c := range All[int]() {
+			t.Run(c.Name, func(t *testing.T) { test(t, server, i) })
+		}
+	})
+}
+
+// config has an address at which nobody is: a connection that does not use Dial fails.
+func config(server redistest.Dialer, prefix string) Config {
+	return Config{Redis: "127.0.0.1:1", Dial: server.Dial, Prefix: prefix, TTL: time.Minute, Load: 10 * time.Millisecond}
+}
+
+func testContestant(t *testing.T, server redistest.Server, c Contestant[[]byte]) {
+	conf := config(server, "bytes "+c.Name)
+	late := traits[c.Name].late
 	mine, other := open(t, c, conf), open(t, c, conf)
-	t.Logf("settings: %s", mine.Settings())
+	t.Logf("settings: %q", mine.Settings())
 
 	t.Run("a miss loads once and stores", func(t *testing.T) {
-		o := &origin{value: []byte("1")}
-		o.want(t, mine, "a", "1", 1)
-		o.value = []byte("2")
-		o.want(t, mine, "a", "1", 1)
-		stored("a")
-		o.want(t, other, "a", "1", 1)
+		o := &origin{value: "1"}
+		o.want(t, mine, "missing", "1", 1)
+		if late {
+			o.wantHit(t, mine, "missing")
+		}
+		loads := o.loads.Load()
+		o.value = "2"
+		o.want(t, mine, "missing", "1", loads)
+		stored(t, server, conf, "missing")
+		o.want(t, other, "missing", "1", loads)
 	})
 	t.Run("Set is read back", func(t *testing.T) {
-		o := &origin{value: []byte("loaded")}
+		o := &origin{value: "loaded"}
 		for _, value := range []string{"set", "set again"} {
 			if err := mine.Set(t.Context(), "set", []byte(value)); err != nil {
 				t.Fatal(err)
 			}
-			if traits[c.Name].late {
+			if late {
 				o.wantSoon(t, mine, "set", value)
 			}
 			o.want(t, mine, "set", value, 0)
+			stored(t, server, conf, "set")
 		}
-		stored("set")
 		o.want(t, other, "set", "set again", 0)
 	})
 	t.Run("Invalidate makes the next Get load", func(t *testing.T) {
-		o := &origin{value: []byte("old")}
+		o := &origin{value: "old"}
 		o.want(t, mine, "changed", "old", 1)
-		stored("changed")
-		o.value = []byte("new")
+		stored(t, server, conf, "changed")
+		o.value = "new"
 		if err := mine.Invalidate(t.Context(), "changed"); err != nil {
 			t.Fatal(err)
 		}
-		if traits[c.Name].late {
+		if late {
 			o.wantSoon(t, mine, "changed", "new")
+		} else {
+			o.want(t, mine, "changed", "new", 2)
 		}
-		o.want(t, mine, "changed", "new", 2)
-	})
-	t.Run("a struct", func(t *testing.T) {
-		conf := conf
-		conf.Prefix += " of products"
-		mine, other := open(t, ofProducts, conf), open(t, ofProducts, conf)
-		want := product{7, "a lamp", 12.5, []string{"light", strings.Repeat("x", 100)}}
-		for _, p := range []Peer[product]{mine, mine, other} {
-			got, err := p.Get(t.Context(), "p", func(context.Context) (product, error) { return want, nil })
-			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("got %+v, %v, want %+v", got, err, want)
-			}
-			stored("of products:p")
-		}
-		shut(t, mine)
-		shut(t, other)
 	})
 	t.Run("the error of a load", func(t *testing.T) {
 		o := &origin{err: errors.New("the database is down")}
-		if _, err := mine.Get(t.Context(), "failing", o.load); !errors.Is(err, o.err) {
+		if _, err := o.get(t, mine, "failing"); !errors.Is(err, o.err) {
 			t.Errorf("got %v, want the error of the load", err)
 		}
-		o.value, o.err = []byte("up"), nil
+		o.value, o.err = "up", nil
 		o.wantSoon(t, mine, "failing", "up")
 	})
 	t.Run("many callers", func(t *testing.T) {
-		o := &origin{value: []byte("v"), takes: 20 * time.Millisecond}
+		o := &origin{value: "v", takes: 20 * time.Millisecond}
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if got, err := mine.Get(t.Context(), "hot", o.load); err != nil || string(got) != "v" {
+				if got, err := o.get(t, mine, "hot"); err != nil || got != "v" {
 					t.Errorf("got %q, %v", got, err)
 				}
 			})
@@ -170,26 +133,33 @@ func testContestant(t *testing.T, server redistest.Server, c Contestant[[]byte],
 		wg.Wait()
 		t.Logf("%d loads", o.loads.Load())
 	})
-	t.Run("a value expires", func(t *testing.T) {
-		conf := conf
-		conf.Prefix += " briefly"
-		conf.TTL = 300 * time.Millisecond
-		p := open(t, c, conf)
-		o := &origin{value: []byte("old")}
-		o.want(t, p, "k", "old", 1)
-		began := time.Now()
-		o.value = []byte("new")
-		o.wantSoon(t, p, "k", "new")
-		if took := time.Since(began); took < conf.TTL/2 {
-			t.Errorf("a TTL of %v was over after %v", conf.TTL, took)
-		} else {
-			t.Logf("after %v; settings: %s", took, p.Settings())
-		}
-		shut(t, p)
-	})
 	shut(t, mine)
 	shut(t, other)
-	goleak.VerifyNone(t, leaks, sturdycEvicts)
+}
+
+func testProducts(t *testing.T, server redistest.Server, c Contestant[product]) {
+	conf := config(server, "products "+c.Name)
+	mine, other := open(t, c, conf), open(t, c, conf)
+	want := product{7, "a lamp", 12.5, []string{"light", strings.Repeat("x", 100)}}
+	for _, p := range []Peer[product]{mine, mine, other} {
+		got, err := p.Get(t.Context(), "p", func(context.Context) (product, error) { return want, nil })
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+		stored(t, server, conf, "p")
+	}
+	shut(t, mine)
+	shut(t, other)
+}
+
+// stored waits for a value that is written in the background.
+func stored(t *testing.T, server redistest.Server, c Config, key string) {
+	t.Helper()
+	rdb := server.Client(t)
+	defer func() { _ = rdb.Close() }()
+	redistest.Eventually(t, time.Second, key+" is stored", func() bool {
+		return len(rdb.Keys(t.Context(), c.Prefix+":*"+key+"*").Val()) > 0
+	})
 }
 
 func open[T any](t *testing.T, c Contestant[T], conf Config) Peer[T] {
@@ -206,37 +176,4 @@ func shut[T any](t *testing.T, p Peer[T]) {
 	if err := p.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-}
-
-// origin is what is loaded. Its fields change only while nobody loads.
-type origin struct {
-	value []byte
-	err   error
-	takes time.Duration
-	loads atomic.Int64
-}
-
-func (o *origin) load(context.Context) ([]byte, error) {
-	o.loads.Add(1)
-	time.Sleep(o.takes)
-	return o.value, o.err
-}
-
-func (o *origin) want(t *testing.T, p Peer[[]byte], key, value string, loads int64) {
-	t.Helper()
-	got, err := p.Get(t.Context(), key, o.load)
-	if err != nil || string(got) != value {
-		t.Errorf("Get of %s: %q, %v, want %q", key, got, err, value)
-	}
-	if n := o.loads.Load(); n != loads {
-		t.Errorf("Get of %s: %d loads, want %d", key, n, loads)
-	}
-}
-
-func (o *origin) wantSoon(t *testing.T, p Peer[[]byte], key, value string) {
-	t.Helper()
-	redistest.Eventually(t, 3*time.Second, "Get of "+key+" is "+value, func() bool {
-		got, err := p.Get(t.Context(), key, o.load)
-		return err == nil && string(got) == value
-	})
 }

@@ -19,6 +19,9 @@ func TestValuesExpire(t *testing.T) {
 		defer shut(t, p)
 		o := &origin{value: "old"}
 		o.want(t, p, "k", "old", 1)
+		if traits[c.Name].late {
+			o.wantHit(t, p, "k")
+		}
 		began := time.Now()
 		o.value = "new"
 		o.wantSoon(t, p, "k", "new")

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// goRedisCache shares a read within one process. An error of Redis is a miss to it, and one of SET is not told.
+// goRedisCache shares a read within one process. An error of Redis is a miss to it, and one of SET is not told. A load that
+// panics does so in all who wait.
 type goRedisCache[T any] struct {
 	rdb    *redis.Client
 	cache  *cache.Cache

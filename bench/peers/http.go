@@ -12,8 +12,8 @@ type HTTPPeer interface {
 	Close() error
 }
 
-// HTTPContestant is a [Contestant] for HTTP. The TTL is for responses that do not say how long they are fresh, and
-// there is no jitter.
+// HTTPContestant is a [Contestant] for HTTP. The TTL is for responses that do not say how long they are fresh. None has a
+// setting for NoJitter.
 type HTTPContestant struct {
 	Name  string
 	About string

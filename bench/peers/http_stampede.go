@@ -8,7 +8,7 @@ import (
 )
 
 // httpStampede keeps responses in the process and does not read Cache-Control. A response is shared whatever query, method
-// or host was asked for. A panic of the handler reaches all who wait, and ends the process when anybody does.
+// or host was asked for, and a panic of the handler reaches all who wait.
 type httpStampede struct{ ttl time.Duration }
 
 func openHTTPStampede(c Config) (HTTPPeer, error) { return httpStampede{c.TTL}, nil }

@@ -18,7 +18,7 @@ func TestAllHTTP(t *testing.T) {
 	fake := redistest.Fake(t)
 	for _, c := range AllHTTP() {
 		t.Run(c.Name, func(t *testing.T) {
-			leaks := goleak.IgnoreCurrent()
+			before := goleak.IgnoreCurrent()
 			conf := config(fake, "pages")
 			conf.TTL = 300 * time.Millisecond
 			p, err := OpenHTTP(c.Name, conf)
@@ -42,17 +42,17 @@ func TestAllHTTP(t *testing.T) {
 			if n := runs.Load(); (n == 1) != shares {
 				t.Errorf("%d runs", n)
 			}
-			before := runs.Load()
+			seen := runs.Load()
 			redistest.Eventually(t, 3*time.Second, "the page expires", func() bool {
 				wantPage(t, server)
-				return runs.Load() > before
+				return runs.Load() > seen
 			})
 			server.Close()
 			server.Client().CloseIdleConnections()
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
-			goleak.VerifyNone(t, leaks)
+			leavesNothing(t, "", before)
 		})
 	}
 }

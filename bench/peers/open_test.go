@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/stockade-cache/stockade/internal/redistest"
 )
 
@@ -35,6 +37,7 @@ func TestOpenOfNobody(t *testing.T) {
 // A server that cannot do what a contestant needs is found out when it is opened.
 func TestOpenOnTooLittle(t *testing.T) {
 	fake := redistest.Fake(t)
+	before := goleak.IgnoreCurrent()
 	for name, trait := range traits {
 		if !trait.real {
 			continue
@@ -47,6 +50,7 @@ func TestOpenOnTooLittle(t *testing.T) {
 		}
 		t.Logf("%s: %v", name, err)
 	}
+	leavesNothing(t, "", before)
 }
 
 // The user that only polls stays the same however often it is made, and hears of no channel.

@@ -6,7 +6,8 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// inProcess keeps values in the process for the TTL, before Redis. What it finds there it keeps for another TTL.
+// inProcess keeps values in the process for the TTL, before Redis. What it finds there it keeps for another TTL. A load that
+// panics does so in the caller that loads, and is an error for the others.
 type inProcess[T any] struct {
 	store[T]
 	cache *otter.Cache[string, T]

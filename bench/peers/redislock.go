@@ -29,6 +29,9 @@ func openRedislock[T any](c Config) (Peer[T], error) {
 		// The value is good whether or not the lock is still there, and the caller may have left.
 		return func() { _ = held.Release(context.WithoutCancel(ctx)) }, nil
 	}
-	settings := fmt.Sprintf("the lock lives for %v and is tried every %v for %v: it has no defaults, its examples have these", ttl, pause, patient)
+	settings := fmt.Sprintf(
+		"the lock lives for %v (a second, or twice a load) and is tried every %v for %v: from its examples, as there are no defaults",
+		ttl, pause, patient,
+	)
 	return locked[T]{s, lock, settings}, nil
 }

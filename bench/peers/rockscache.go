@@ -10,8 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rocks stores strings in a hash beside its lock. A refresh in the background has the context of the caller that
-// started it: when that caller cancels it, the refresh is lost and the key stays locked for LockExpire.
+// rocks stores strings in a hash beside its lock. When a load panics, the key stays locked for LockExpire.
 type rocks[T any] struct {
 	rdb      *redis.Client
 	client   *rockscache.Client
@@ -63,6 +62,9 @@ func wholeSeconds(d time.Duration) time.Duration {
 }
 
 func (p *rocks[T]) Get(ctx context.Context, key string, load Load[T]) (T, error) {
+	if !p.client.Options.StrongConsistency {
+		ctx = lasting{ctx}
+	}
 	data, err := p.client.Fetch2(ctx, p.prefix+":"+key, p.expire, func() (string, error) {
 		value, err := load(ctx)
 		if err != nil {
@@ -76,6 +78,19 @@ func (p *rocks[T]) Get(ctx context.Context, key string, load Load[T]) (T, error)
 		return none, err
 	}
 	return decode[T]([]byte(data))
+}
+
+// lasting is a context that only its deadline ends. What Fetch refreshes in the background has the context of the caller
+// that it served: a caller that leaves would end the refresh, and leave the key locked.
+type lasting struct{ context.Context }
+
+func (lasting) Done() <-chan struct{} { return nil }
+
+func (l lasting) Err() error {
+	if deadline, ok := l.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // Set leaves a tag of TagAsDeleted where it is: the next Get loads, though the value is new.

@@ -21,6 +21,7 @@ type pipelined[T any] struct {
 func openRueidis[T any](c Config) (Peer[T], error) {
 	option := rueidisOption(c)
 	option.DisableCache = true
+	option.ForceSingleClient = true // or it takes a miniredis for a cluster, with one connection
 	client, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func openRueidis[T any](c Config) (Peer[T], error) {
 	get := func(ctx context.Context, key string) rueidis.RedisResult {
 		return client.Do(ctx, client.B().Get().Key(key).Build())
 	}
-	return pipelined[T]{client, get, c.Prefix, c.TTL, "DisableCache"}, nil
+	return pipelined[T]{client, get, c.Prefix, c.TTL, "DisableCache, ForceSingleClient"}, nil
 }
 
 func rueidisOption(c Config) rueidis.ClientOption {

@@ -9,7 +9,7 @@ import (
 )
 
 // aside stores strings, and keeps them in the process until the server says that the key has changed. Its lock stands in
-// place of the value and lives for the TTL, and no Get may take longer than that.
+// place of the value and lives for the TTL, also when a load panics, and no Get may take longer than that.
 type aside[T any] struct {
 	cache  rueidisaside.CacheAsideClient
 	prefix string

@@ -7,7 +7,7 @@ import (
 )
 
 // sturdy keeps values in the process for the TTL, and asks Redis before it loads. What it finds there it keeps for another
-// TTL. It writes to Redis in the background, as JSON. Its goroutine that evicts never ends: there is no Close.
+// TTL. It writes to Redis in the background, in no order, as JSON. Its goroutine that evicts never ends: there is no Close.
 type sturdy[T any] struct {
 	cache   *sturdyc.Client[T]
 	storage sturdyStorage
@@ -32,7 +32,8 @@ func (p *sturdy[T]) Get(ctx context.Context, key string, load Load[T]) (T, error
 	return p.cache.GetOrFetch(ctx, key, sturdyc.FetchFn[T](load))
 }
 
-// Set makes a Get load the value, as only the library knows how it is stored.
+// Set makes a Get load the value, as only the library knows how it is stored. As after any load, it may return before the
+// value is in Redis, and what an Invalidate removes at that moment is written after it.
 func (p *sturdy[T]) Set(ctx context.Context, key string, value T) error {
 	if err := p.Invalidate(ctx, key); err != nil {
 		return err
