@@ -18,8 +18,11 @@ step = @printf '\n== %s\n' '$(1)'
 .PHONY: check static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
 .PHONY: gofmt vet staticcheck govulncheck tidy-diff
 
-# The last step is the one that may be unable to run: what it says then is not to be overlooked.
-check: static race alone rivals cluster govulncheck
+# The tests without the race detector and those of a cluster mostly wait: they run side by side, and a step's output comes at
+# its end. The last step is the one that may be unable to run: what it says then is not to be overlooked.
+check: static race
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target alone cluster rivals
+	@$(MAKE) --no-print-directory govulncheck
 	$(call step,make check: all passed)
 
 static: gofmt vet tidy-diff staticcheck
