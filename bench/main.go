@@ -49,7 +49,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	err = run(ctx, o, os.Stdout)
+	if o.readme != "" {
+		err = writeReadmes(o.readme)
+	} else {
+		err = run(ctx, o, os.Stdout)
+	}
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "bench: interrupted")
@@ -69,6 +73,7 @@ type options struct {
 	redis       string // empty: one of our own
 	dsn         string // empty: SQLite
 	out         string
+	readme      string // the folder of a report; empty: measure
 	command     string
 }
 
@@ -96,6 +101,7 @@ func parse(args []string, output io.Writer) (options, error) {
 	address := flags.String("redis", "", "`URL` of a Redis server to use, such as redis://localhost:6379; it is never frozen, killed or flushed (default: a redis-server of our own)")
 	flags.StringVar(&o.dsn, "dsn", "", "`DSN` of a PostgreSQL database to load from (default: a SQLite file)")
 	flags.StringVar(&o.out, "out", filepath.Join("results", time.Now().Format("2006-01-02-1504")), "`folder` for the report")
+	flags.StringVar(&o.readme, "readme", "", "measure nothing: have the READMEs quote the report in this `folder`")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
