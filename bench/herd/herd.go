@@ -73,7 +73,7 @@ type Result struct {
 
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
-	return []Scenario{cold(), rolling()}
+	return []Scenario{cold(), rolling(), killed()}
 }
 
 // Find returns the scenarios of those names or numbers, in the order of the report.
@@ -119,6 +119,7 @@ type Bench struct {
 	settings map[string]string // by contestant
 	meterKey string
 	killed   int   // processes, in this measurement
+	earlier  int   // loads of the parts of this measurement that are over
 	before   calls // of the server
 }
 
@@ -168,12 +169,30 @@ func (b *Bench) Peers() []report.Peer {
 // begin lets the counts begin: of loads, of the server's commands. What was done before has made connections.
 func (b *Bench) begin(ctx context.Context, s origin.Settings) (err error) {
 	b.Origin.Reset(s)
+	b.earlier = 0
 	b.meter.Del(b.meterKey)
 	b.before, err = b.Redis.calls(ctx)
 	return err
 }
 
-// counted returns the loads, and fails when the origin and Redis have counted differently: a process that was killed
+// part ends a part of a measurement: it returns what the origin counted in it. Not a load is missed between two parts.
+func (b *Bench) part(s origin.Settings) origin.Counts {
+	counts := b.Origin.Reset(s)
+	b.earlier += counts.Loads
+	return counts
+}
+
+// kill ends a process of the fleet with SIGKILL, unless it has ended.
+func (b *Bench) kill(p *Process) {
+	select {
+	case <-p.exited:
+	default:
+		b.killed++
+		p.kill()
+	}
+}
+
+// counted returns the loads, of the last part when there are several, and fails when the origin and Redis have counted differently: a process that was killed
 // may have said that it loads, and not have done it.
 func (b *Bench) counted() (origin.Counts, error) {
 	counts := b.Origin.Counts()
@@ -188,8 +207,8 @@ func (b *Bench) counted() (origin.Counts, error) {
 	if _, err := fmt.Sscan(text, &metered); err != nil {
 		return counts, err
 	}
-	if metered < counts.Loads || metered > counts.Loads+b.killed {
-		return counts, fmt.Errorf("the origin counted %d loads, Redis %d", counts.Loads, metered)
+	if loads := b.earlier + counts.Loads; metered < loads || metered > loads+b.killed {
+		return counts, fmt.Errorf("the origin counted %d loads, Redis %d", loads, metered)
 	}
 	return counts, nil
 }
@@ -217,6 +236,7 @@ func (b *Bench) measure(ctx context.Context, c Case, contestant string) (result 
 			fleet.stop()
 		}
 		b.fleets = nil
+		b.Origin.GiveUp() // of loads that nobody waits for
 	}()
 	if err := b.Redis.clean(ctx); err != nil {
 		return Result{}, err

@@ -54,6 +54,8 @@ type Settings struct {
 	Fail   bool          // a load fails when its time is over
 }
 
+var errGivenUp = errors.New("origin: the query was given up")
+
 // ErrFailed is the error of a load that was told to fail. It crosses the socket as text.
 var ErrFailed = errors.New("origin: the query failed")
 
@@ -81,6 +83,7 @@ type Origin struct {
 	settings Settings              // guarded by mu
 	places   chan struct{}         // guarded by mu; nil when nobody queues
 	counts   Counts                // guarded by mu
+	giveUp   chan struct{}         // guarded by mu; closed to end the loads that run
 	conns    map[net.Conn]struct{} // guarded by mu
 	closed   bool                  // guarded by mu
 }
@@ -95,7 +98,7 @@ func Open(ctx context.Context, dsn, dir string) (*Origin, error) {
 	if err != nil {
 		return nil, errors.Join(err, items.close())
 	}
-	o := &Origin{items: items, listener: listener, conns: map[net.Conn]struct{}{}}
+	o := &Origin{items: items, listener: listener, giveUp: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	server := rpc.NewServer()
 	if err := server.RegisterName("Origin", &service{o}); err != nil {
 		return nil, errors.Join(err, listener.Close(), items.close())
@@ -136,6 +139,7 @@ func (o *Origin) Name() string { return o.items.name() }
 // Close ends the server and closes the database.
 func (o *Origin) Close() error {
 	err := o.listener.Close()
+	o.GiveUp()
 	o.mu.Lock()
 	o.closed = true
 	for conn := range o.conns {
@@ -146,13 +150,23 @@ func (o *Origin) Close() error {
 	return errors.Join(err, o.items.close())
 }
 
-// Reset begins to count anew. Loads that still run keep their place and are not counted again.
-func (o *Origin) Reset(s Settings) {
+// Reset begins to count anew, and returns what happened before. Loads that still run keep their place and are not counted
+// again.
+func (o *Origin) Reset(s Settings) Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	running := o.counts.Running
-	o.counts = Counts{Running: running, Peak: running}
+	before := o.counts
+	o.counts = Counts{Running: before.Running, Peak: before.Running}
 	o.changeLocked(s)
+	return before
+}
+
+// GiveUp ends the loads that run, with an error: whoever wanted them is gone.
+func (o *Origin) GiveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.giveUp)
+	o.giveUp = make(chan struct{})
 }
 
 // Change lets later loads behave otherwise. The counts go on.
@@ -182,14 +196,14 @@ func (o *Origin) Counts() Counts {
 }
 
 // begin counts a load.
-func (o *Origin) begin(id int) (Settings, chan struct{}) {
+func (o *Origin) begin(id int) (s Settings, places, giveUp chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.counts.Loads++
 	o.counts.Running++
 	o.counts.Peak = max(o.counts.Peak, o.counts.Running)
 	o.counts.Begun = append(o.counts.Begun, Begun{ID: id, At: time.Now()})
-	return o.settings, o.places
+	return o.settings, o.places, o.giveUp
 }
 
 func (o *Origin) end() {
@@ -200,11 +214,15 @@ func (o *Origin) end() {
 
 // load reads the row first and lets its time pass then: a write meanwhile makes what was read old, as with a slow query.
 func (o *Origin) load(ctx context.Context, id int) (Item, error) {
-	settings, places := o.begin(id)
+	settings, places, giveUp := o.begin(id)
 	defer o.end()
 	if places != nil {
-		places <- struct{}{}
-		defer func() { <-places }()
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-giveUp:
+			return Item{}, errGivenUp
+		}
 	}
 	took := settings.Load
 	if settings.Spread > 0 {
@@ -216,7 +234,11 @@ func (o *Origin) load(ctx context.Context, id int) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	<-over.C
+	select {
+	case <-over.C:
+	case <-giveUp:
+		return Item{}, errGivenUp
+	}
 	if settings.Fail {
 		return Item{}, ErrFailed
 	}
