@@ -119,7 +119,7 @@ func killHolder(ctx context.Context, b *Bench, f Fleet, callers int) (at time.Ti
 	b.kill(f[0])
 	<-others
 	if loads != 1 && err == nil {
-		err = fmt.Errorf("%d loads ran before the kill: nobody waited for the other", loads)
+		err = fmt.Errorf("%d loads ran before the kill: not everybody waited", loads)
 	}
 	return at, all, err
 }

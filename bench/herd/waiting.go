@@ -2,7 +2,7 @@ package herd
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -21,7 +21,10 @@ var waiting = define("wait", func(ctx context.Context, w *worker, p waitParams) 
 	)
 	for range p.Callers {
 		callers.Go(func() {
-			item, err := w.getOrLeave(ctx, p.ID)
+			item, err := getOrLeave(ctx, func() (origin.Item, error) { return w.get(ctx, p.ID) })
+			if err != nil && ctx.Err() != nil {
+				err = context.Cause(ctx) // whatever the client calls it
+			}
 			result.Answers.add(asked, item, err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -44,26 +47,21 @@ type waited struct {
 	At      []time.Time // of the good answers
 }
 
-var errNoAnswer = errors.New("no answer in time")
+var errNoAnswer = fmt.Errorf("no answer within %v", patience)
 
-// getOrLeave reads an item, and returns when ctx ends, which not every client heeds.
-func (w *worker) getOrLeave(ctx context.Context, id int) (origin.Item, error) {
-	type answer struct {
-		item origin.Item
-		err  error
-	}
-	answered := make(chan answer, 1)
+// getOrLeave returns what get returns, or the cause of ctx's end when that comes first: not every client heeds it.
+func getOrLeave(ctx context.Context, get func() (origin.Item, error)) (item origin.Item, err error) {
+	answered := make(chan struct{})
+	var got origin.Item
+	var failed error
 	go func() {
-		item, err := w.get(ctx, id)
-		answered <- answer{item, err}
+		defer close(answered)
+		got, failed = get()
 	}()
 	select {
-	case a := <-answered:
-		if a.err != nil && ctx.Err() != nil {
-			return a.item, context.Cause(ctx)
-		}
-		return a.item, a.err
+	case <-answered:
+		return got, failed
 	case <-ctx.Done():
-		return origin.Item{}, context.Cause(ctx)
+		return item, context.Cause(ctx)
 	}
 }
