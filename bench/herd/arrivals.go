@@ -103,7 +103,7 @@ var arriving = define("arrive", func(ctx context.Context, w *worker, p Arrivals)
 				continue
 			}
 			reads.Go(func() {
-				item, err := w.getWithin(ctx, p.Deadline, id, func() { waiting.Add(-1) })
+				item, err := w.getWithin(ctx, read.At, p.Deadline, id, func() { waiting.Add(-1) })
 				finish(due, read, item, err)
 			})
 		}
@@ -113,23 +113,23 @@ var arriving = define("arrive", func(ctx context.Context, w *worker, p Arrivals)
 	return result, ctx.Err()
 })
 
-// getWithin reads an item with a deadline; zero means none. Not every client heeds one: nobody waits for the answer then.
-// It calls over when the client has returned.
-func (w *worker) getWithin(ctx context.Context, deadline time.Duration, id int, over func()) (origin.Item, error) {
+// getWithin reads an item, within the deadline since it was due; zero means none. Not every client heeds one: nobody waits
+// for the answer then. It calls over when the client has returned.
+func (w *worker) getWithin(ctx context.Context, due time.Time, deadline time.Duration, id int, over func()) (origin.Item, error) {
 	if deadline == 0 {
 		defer over()
 		return w.get(ctx, id)
 	}
-	began := time.Now()
-	leaving, leave := context.WithTimeoutCause(ctx, deadline+late, errTooLate)
+	end := due.Add(deadline)
+	leaving, leave := context.WithDeadlineCause(ctx, end.Add(late), errTooLate)
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	item, err := getOrLeave(leaving, func() (origin.Item, error) {
 		defer over()
 		return w.get(ctx, id)
 	})
-	if err == nil && time.Since(began) > deadline+late {
+	if err == nil && time.Now().After(end.Add(late)) {
 		err = errTooLate
 	}
 	return item, err

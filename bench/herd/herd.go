@@ -73,7 +73,7 @@ type Result struct {
 
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
-	return []Scenario{cold(), rolling(), killed(), invalidation(), outage()}
+	return []Scenario{cold(), rolling(), killed(), invalidation(), outage(), pages()}
 }
 
 // Find returns the scenarios of those names or numbers, in the order of the report.
@@ -98,11 +98,31 @@ func (s Scenario) is(name string) bool {
 	return strings.EqualFold(name, s.Name) || strings.EqualFold(name, s.Number)
 }
 
-// Contestants returns the names of all, in the order of the report.
+// Contestants returns the names of all that are caches, in the order of the report.
 func Contestants() []string {
 	var names []string
 	for _, contestant := range peers.All[[]byte]() {
 		names = append(names, contestant.Name)
+	}
+	return names
+}
+
+// HTTPContestants returns the names of those for HTTP. A name may be that of a cache, too.
+func HTTPContestants() []string {
+	var names []string
+	for _, contestant := range peers.AllHTTP() {
+		names = append(names, contestant.Name)
+	}
+	return names
+}
+
+// Names returns the names of all contestants, in the order of the report.
+func Names() []string {
+	names := Contestants()
+	for _, name := range HTTPContestants() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -150,7 +170,11 @@ func (b *Bench) fleet(ctx context.Context, n int, contestant string, c peers.Con
 	if err != nil {
 		return nil, err
 	}
-	b.settings[contestant] = fleet[0].settings
+	name := contestant
+	if setup.HTTP {
+		name += overHTTP
+	}
+	b.settings[name] = fleet[0].settings
 	b.fleets = append(b.fleets, fleet)
 	return fleet, nil
 }
@@ -163,8 +187,17 @@ func (b *Bench) Peers() []report.Peer {
 			all = append(all, report.Peer{Name: contestant.Name, About: contestant.About, Settings: settings})
 		}
 	}
+	for _, contestant := range peers.AllHTTP() {
+		name := contestant.Name + overHTTP
+		if settings, ok := b.settings[name]; ok {
+			all = append(all, report.Peer{Name: name, About: contestant.About, Settings: settings})
+		}
+	}
 	return all
 }
+
+// overHTTP is behind the name of a contestant for HTTP where it is described beside the caches.
+const overHTTP = ", HTTP"
 
 // begin lets the counts begin: of loads, of the server's commands. What was done before has made connections.
 func (b *Bench) begin(ctx context.Context, s origin.Settings) (err error) {
@@ -316,7 +349,7 @@ func finish(s Scenario, done report.Scenario, n noise) report.Scenario {
 	if s.Relate != nil {
 		s.Relate(done.Rows)
 	}
-	order := Contestants()
+	order := Names()
 	place := func(row report.Measurement) int { return slices.Index(order, row.Contestant) }
 	var cases []string
 	for _, row := range done.Rows {
