@@ -118,7 +118,8 @@ func outageCase(c outageSize, rounds int, contestants []string) Case {
 			if err := errorsOf(<-staged, err); err != nil {
 				return Result{}, err
 			}
-			return outageResult(stages, reads.At, arrived), errorsOf(b.loadsAgree(), normalErr(stages[0], arrived.Reads), arrived.Answers.err())
+			result, err := outageResult(stages, reads.At, arrived)
+			return result, errorsOf(b.loadsAgree(), normalErr(stages[0], arrived.Reads), err, arrived.Answers.err())
 		},
 	}
 }
@@ -167,7 +168,8 @@ func normalErr(normal *outageStage, reads []Read) error {
 	return nil
 }
 
-func outageResult(stages []*outageStage, began time.Time, arrived *Arrived) Result {
+// outageResult fails when answers did not come back after a failure.
+func outageResult(stages []*outageStage, began time.Time, arrived *Arrived) (result Result, err error) {
 	figures := map[string]float64{}
 	for _, stage := range stages {
 		switch stage.name {
@@ -178,19 +180,22 @@ func outageResult(stages []*outageStage, began time.Time, arrived *Arrived) Resu
 			figures[stage.name+"Loads"], figures[stage.name+"Peak"] = float64(stage.counts.Loads), float64(stage.counts.Peak)
 		case "thawed", "empty":
 			figures[stage.name+"Loads"] = float64(stage.counts.Loads)
-			if back, ok := backAfter(arrived.Slots, stage.at.Sub(began), stage.to.Sub(began)); ok {
-				figures[stage.name+"Back"] = back.Seconds() * 1e3
+			back, ok := backAfter(arrived.Slots, stage.at.Sub(began), stage.to.Sub(began))
+			if !ok {
+				err = errorsOf(err, fmt.Errorf("%s: less than 99 %% were answered to the end of these %v", stage.name, stage.lasts))
+				continue
 			}
+			figures[stage.name+"Back"] = back.Seconds() * 1e3
 		}
 	}
-	result := arrived.Answers.result(figures, "latency")
+	result = arrived.Answers.result(figures, "latency")
 	for i, slot := range arrived.Slots {
 		if all := slot.Good + slot.Bad; all > 0 {
 			point := report.Point{X: (time.Duration(i) * outageSlot).Seconds(), Y: 100 * float64(slot.Good) / float64(all)}
 			result.Series["answered"] = append(result.Series["answered"], point)
 		}
 	}
-	return result
+	return result, err
 }
 
 // summary is what became of some reads.
@@ -221,16 +226,16 @@ func sumUp(reads []Read, from, to time.Time) summary {
 }
 
 // backAfter returns how long after from it takes until 99 % of the reads of every slot are answered, up to to. It reports
-// false when that never comes.
+// false when that never comes. The last slot is left out: its reads may meet what comes next.
 func backAfter(slots []Slot, from, to time.Duration) (time.Duration, bool) {
-	first, end := int(from/outageSlot), min(int(to/outageSlot), len(slots))
+	first, end := int(from/outageSlot), min(int((to-outageSlot/2)/outageSlot), len(slots))
 	bad := first - 1 // the last slot that is
 	for i := first; i < end; i++ {
 		if slot := slots[i]; slot.Good < 99*slot.Bad {
 			bad = i
 		}
 	}
-	if bad == end-1 {
+	if bad >= end-1 {
 		return 0, false
 	}
 	return max(time.Duration(bad+1)*outageSlot-from, 0), true
