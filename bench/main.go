@@ -88,7 +88,7 @@ func parse(args []string, output io.Writer) (options, error) {
 		for _, s := range herd.Scenarios() {
 			fmt.Fprintf(output, "  %-4s %-12s %s\n", s.Number, s.Name, s.Title)
 		}
-		fmt.Fprintln(output, "contestants:\n  "+strings.Join(herd.Contestants(), ", "))
+		fmt.Fprintln(output, "contestants:\n  "+strings.Join(herd.Names(), ", "))
 	}
 	scenarios := flags.String("scenarios", "", "`names` or numbers, with commas between (default: all)")
 	contestants := flags.String("contestants", "", "`names`, with commas between (default: all)")
@@ -153,7 +153,7 @@ func list(text string) []string {
 
 // known returns the names trimmed, each of a contestant.
 func known(names []string) ([]string, error) {
-	all := herd.Contestants()
+	all := herd.Names()
 	for i, name := range names {
 		names[i] = strings.TrimSpace(name)
 		if !slices.Contains(all, names[i]) {

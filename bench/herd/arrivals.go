@@ -24,7 +24,7 @@ type Arrivals struct {
 	Slot     time.Duration // width of the time line; zero means none
 	Log      bool          // every read is returned
 
-	At   time.Time // of the first read; set by arrive
+	At   time.Time // of the first read; arrive sets it when it is zero
 	Seed uint64    // set by arrive, another for each process
 }
 
@@ -44,6 +44,7 @@ type Read struct {
 	Version int       // that was returned; zero when there was an error
 	At      time.Time // when it began
 	Took    time.Duration
+	Failed  bool // the error came before the deadline
 }
 
 const (
@@ -80,6 +81,9 @@ var arriving = define("arrive", func(ctx context.Context, w *worker, p Arrivals)
 		}
 		if p.Log {
 			read.Version, read.Took = item.Version, time.Since(read.At)
+			if err != nil {
+				read.Version, read.Failed = 0, p.Deadline == 0 || read.Took < p.Deadline
+			}
 			result.Reads = append(result.Reads, read)
 		}
 	}
@@ -99,8 +103,7 @@ var arriving = define("arrive", func(ctx context.Context, w *worker, p Arrivals)
 				continue
 			}
 			reads.Go(func() {
-				defer waiting.Add(-1)
-				item, err := w.getWithin(ctx, p.Deadline, id)
+				item, err := w.getWithin(ctx, read.At, p.Deadline, id, func() { waiting.Add(-1) })
 				finish(due, read, item, err)
 			})
 		}
@@ -110,17 +113,24 @@ var arriving = define("arrive", func(ctx context.Context, w *worker, p Arrivals)
 	return result, ctx.Err()
 })
 
-// getWithin reads an item with a deadline; zero means none.
-func (w *worker) getWithin(ctx context.Context, deadline time.Duration, id int) (origin.Item, error) {
+// getWithin reads an item, within the deadline since it was due; zero means none. Not every client heeds one: nobody waits
+// for the answer then. It calls over when the client has returned.
+func (w *worker) getWithin(ctx context.Context, due time.Time, deadline time.Duration, id int, over func()) (origin.Item, error) {
 	if deadline == 0 {
+		defer over()
 		return w.get(ctx, id)
 	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	end := due.Add(deadline)
+	leaving, leave := context.WithDeadlineCause(ctx, end.Add(late), errTooLate)
+	defer leave()
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	item, err := w.get(ctx, id)
-	if took := time.Since(began); err == nil && took > deadline+late {
-		return item, errTooLate // not every client heeds a deadline: nobody waits for the answer by now
+	item, err := getOrLeave(leaving, func() (origin.Item, error) {
+		defer over()
+		return w.get(ctx, id)
+	})
+	if err == nil && time.Now().After(end.Add(late)) {
+		err = errTooLate
 	}
 	return item, err
 }
@@ -154,7 +164,9 @@ func picker(p Arrivals, random *rand.Rand) func() int {
 // arrive has reads come at all processes for the same time, and returns what came of them together: all answers, the
 // slots of all processes added up, and every read, if it was asked for.
 func arrive(ctx context.Context, f Fleet, p Arrivals) (*Arrived, error) {
-	p.At = time.Now().Add(50 * time.Millisecond)
+	if p.At.IsZero() {
+		p.At = time.Now().Add(50 * time.Millisecond)
+	}
 	all, err := arriving.onAll(ctx, f, func(i int) Arrivals {
 		own := p
 		own.Seed = uint64(i)

@@ -3,6 +3,7 @@ package herd
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/stockade-cache/stockade/bench/origin"
 )
@@ -18,7 +19,7 @@ var filling = define("fill", func(ctx context.Context, w *worker, p fillParams) 
 	for range min(writers, p.Keys) {
 		wg.Go(func() {
 			for id := range items {
-				if failed := w.set(ctx, origin.Item{ID: id, Version: 1}); failed != nil {
+				if failed := w.setSurely(ctx, origin.Item{ID: id, Version: 1}); failed != nil {
 					once.Do(func() { err = failed })
 				}
 			}
@@ -31,6 +32,18 @@ var filling = define("fill", func(ctx context.Context, w *worker, p fillParams) 
 	wg.Wait()
 	return none, err
 })
+
+// setSurely tries more than once: all writers open their connections now, which on a busy machine takes some clients too
+// long.
+func (w *worker) setSurely(ctx context.Context, item origin.Item) (err error) {
+	for range 5 {
+		if err = w.set(ctx, item); err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return err
+}
 
 type fillParams struct{ First, Keys int }
 

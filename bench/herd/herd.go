@@ -73,7 +73,7 @@ type Result struct {
 
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
-	return []Scenario{cold(), rolling(), leases(), metastable()}
+	return []Scenario{cold(), rolling(), killed(), invalidation(), outage(), leases(), metastable(), pages()}
 }
 
 // Find returns the scenarios of those names or numbers, in the order of the report.
@@ -98,11 +98,31 @@ func (s Scenario) is(name string) bool {
 	return strings.EqualFold(name, s.Name) || strings.EqualFold(name, s.Number)
 }
 
-// Contestants returns the names of all, in the order of the report.
+// Contestants returns the names of all that are caches, in the order of the report.
 func Contestants() []string {
 	var names []string
 	for _, contestant := range peers.All[[]byte]() {
 		names = append(names, contestant.Name)
+	}
+	return names
+}
+
+// HTTPContestants returns the names of those for HTTP. A name may be that of a cache, too.
+func HTTPContestants() []string {
+	var names []string
+	for _, contestant := range peers.AllHTTP() {
+		names = append(names, contestant.Name)
+	}
+	return names
+}
+
+// Names returns the names of all contestants, in the order of the report.
+func Names() []string {
+	names := Contestants()
+	for _, name := range HTTPContestants() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -119,6 +139,7 @@ type Bench struct {
 	settings map[string]string // by contestant
 	meterKey string
 	killed   int   // processes, in this measurement
+	earlier  int   // loads of the parts of this measurement that are over
 	before   calls // of the server
 }
 
@@ -149,7 +170,11 @@ func (b *Bench) fleet(ctx context.Context, n int, contestant string, c peers.Con
 	if err != nil {
 		return nil, err
 	}
-	b.settings[contestant] = fleet[0].settings
+	name := contestant
+	if setup.HTTP {
+		name += overHTTP
+	}
+	b.settings[name] = fleet[0].settings
 	b.fleets = append(b.fleets, fleet)
 	return fleet, nil
 }
@@ -162,19 +187,46 @@ func (b *Bench) Peers() []report.Peer {
 			all = append(all, report.Peer{Name: contestant.Name, About: contestant.About, Settings: settings})
 		}
 	}
+	for _, contestant := range peers.AllHTTP() {
+		name := contestant.Name + overHTTP
+		if settings, ok := b.settings[name]; ok {
+			all = append(all, report.Peer{Name: name, About: contestant.About, Settings: settings})
+		}
+	}
 	return all
 }
+
+// overHTTP is behind the name of a contestant for HTTP where it is described beside the caches.
+const overHTTP = ", HTTP"
 
 // begin lets the counts begin: of loads, of the server's commands. What was done before has made connections.
 func (b *Bench) begin(ctx context.Context, s origin.Settings) (err error) {
 	b.Origin.Reset(s)
+	b.earlier = 0
 	b.meter.Del(b.meterKey)
 	b.before, err = b.Redis.calls(ctx)
 	return err
 }
 
-// counted returns the loads, and fails when the origin and Redis have counted differently: a process that was killed
-// may have said that it loads, and not have done it.
+// part ends a part of a measurement: it returns what the origin counted in it. Not a load is missed between two parts.
+func (b *Bench) part(s origin.Settings) origin.Counts {
+	counts := b.Origin.Reset(s)
+	b.earlier += counts.Loads
+	return counts
+}
+
+// kill ends a process of the fleet with SIGKILL, unless it has ended.
+func (b *Bench) kill(p *Process) {
+	select {
+	case <-p.exited:
+	default:
+		b.killed++
+		p.kill()
+	}
+}
+
+// counted returns the loads, of the last part when there are several, and fails when the origin and Redis have counted
+// differently: a process that was killed may have said that it loads, and not have done it.
 func (b *Bench) counted() (origin.Counts, error) {
 	counts := b.Origin.Counts()
 	text, err := b.meter.Get(b.meterKey)
@@ -188,8 +240,8 @@ func (b *Bench) counted() (origin.Counts, error) {
 	if _, err := fmt.Sscan(text, &metered); err != nil {
 		return counts, err
 	}
-	if metered < counts.Loads || metered > counts.Loads+b.killed {
-		return counts, fmt.Errorf("the origin counted %d loads, Redis %d", counts.Loads, metered)
+	if loads := b.earlier + counts.Loads; metered < loads || metered > loads+b.killed {
+		return counts, fmt.Errorf("the origin counted %d loads, Redis %d", loads, metered)
 	}
 	return counts, nil
 }
@@ -217,6 +269,7 @@ func (b *Bench) measure(ctx context.Context, c Case, contestant string) (result 
 			fleet.stop()
 		}
 		b.fleets = nil
+		b.Origin.GiveUp() // of loads that nobody waits for
 	}()
 	if err := b.Redis.clean(ctx); err != nil {
 		return Result{}, err
@@ -296,7 +349,7 @@ func finish(s Scenario, done report.Scenario, n noise) report.Scenario {
 	if s.Relate != nil {
 		s.Relate(done.Rows)
 	}
-	order := Contestants()
+	order := Names()
 	place := func(row report.Measurement) int { return slices.Index(order, row.Contestant) }
 	var cases []string
 	for _, row := range done.Rows {

@@ -74,7 +74,7 @@ func leasesCase(processes int, load, lasts time.Duration, rounds int, contestant
 				return Result{}, err
 			}
 			counts, err := b.counted()
-			wrong := judge(arrived.Reads, acks, 250*time.Millisecond)
+			wrong := findStale(arrived.Reads, acks, 250*time.Millisecond)
 			answers := arrived.Answers
 			figures := map[string]float64{
 				"rate": float64(counts.Loads) / lasts.Seconds(), "stale": 100 * float64(wrong.reads) / float64(len(arrived.Reads)), "kept": float64(wrong.kept),

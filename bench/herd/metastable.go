@@ -81,7 +81,7 @@ func metastableCase(processes int, lasts time.Duration, rounds int, contestants 
 			figures := map[string]float64{
 				"loads": float64(b.Origin.Counts().Loads - atFlush.Loads), "lost": 100 - mean(goodput, 0, lasts), "end": mean(goodput, lasts-2*time.Second, lasts),
 			}
-			recovery, ok := recovered(goodput, 95, time.Second)
+			recovery, ok := recoveryOf(goodput, 95, time.Second)
 			if !ok {
 				err = errorsOf(errNotRecovered, arrived.Answers.err())
 			} else {
@@ -106,9 +106,9 @@ func goodputOf(slots []Slot, since, width time.Duration) []report.Point {
 	return points
 }
 
-// recovered returns when at least percent of the reads are answered again, and stay so for a while: the first time from
+// recoveryOf returns when at least percent of the reads are answered again, and stay so for a while: the first time from
 // zero on.
-func recovered(goodput []report.Point, percent float64, stays time.Duration) (time.Duration, bool) {
+func recoveryOf(goodput []report.Point, percent float64, stays time.Duration) (time.Duration, bool) {
 	since := -1.0
 	for _, point := range goodput {
 		switch {

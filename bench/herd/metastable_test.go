@@ -15,7 +15,7 @@ func points(ys ...float64) (all []report.Point) {
 	return all
 }
 
-func TestRecovered(t *testing.T) {
+func TestRecoveryOf(t *testing.T) {
 	for what, test := range map[string]struct {
 		goodput []report.Point
 		want    time.Duration
@@ -28,7 +28,7 @@ func TestRecovered(t *testing.T) {
 		"never":                      {points(100, 100, 0, 0, 0, 0), 0, false},
 		"what was before is no sign": {points(100, 100, 10, 10), 0, false},
 	} {
-		if got, ok := recovered(test.goodput, 95, time.Second); got != test.want || ok != test.ok {
+		if got, ok := recoveryOf(test.goodput, 95, time.Second); got != test.want || ok != test.ok {
 			t.Errorf("%s: %v, %v, want %v, %v", what, got, ok, test.want, test.ok)
 		}
 	}

@@ -69,6 +69,30 @@ func (r *Redis) Close() {
 	}
 }
 
+// Freeze stops the server where it is: its connections stay, and nothing answers.
+func (r *Redis) Freeze() error { return r.ours((*redisd.Process).Freeze) }
+
+// Thaw lets a frozen server go on.
+func (r *Redis) Thaw() error { return r.ours((*redisd.Process).Thaw) }
+
+// Kill ends the server at once. Nobody listens then.
+func (r *Redis) Kill() error {
+	return r.ours(func(p *redisd.Process) error {
+		p.Kill()
+		return nil
+	})
+}
+
+// Restart starts the server anew, empty, at its address: whether it was killed, is frozen or runs.
+func (r *Redis) Restart() error { return r.ours((*redisd.Process).Restart) }
+
+func (r *Redis) ours(do func(*redisd.Process) error) error {
+	if r.proc == nil {
+		return errNotOurs
+	}
+	return do(r.proc)
+}
+
 // Version says what server it is.
 func (r *Redis) Version(ctx context.Context) string {
 	if r.embedded != nil {

@@ -64,9 +64,9 @@ type staleness struct {
 	kept  int // invalidations after which the old value was still returned when no load could be under way any more
 }
 
-// judge looks for stale reads. Loads take at most longest: what is returned later than that after an invalidation has
+// findStale looks for stale reads. Loads take at most longest: what is returned later than that after an invalidation has
 // been stored in spite of it.
-func judge(reads []Read, acks []Ack, longest time.Duration) staleness {
+func findStale(reads []Read, acks []Ack, longest time.Duration) staleness {
 	byID := map[int][]Ack{}
 	for _, ack := range acks {
 		byID[ack.ID] = append(byID[ack.ID], ack)

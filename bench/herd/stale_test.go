@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestJudge(t *testing.T) {
+func TestFindStale(t *testing.T) {
 	acks := []Ack{{ID: 1, Version: 3, At: at(1000)}, {ID: 1, Version: 2, At: at(100)}, {ID: 2, Version: 9, At: at(100)}}
 	for what, test := range map[string]struct {
 		read Read
@@ -22,12 +22,12 @@ func TestJudge(t *testing.T) {
 		"an error":                        {Read{ID: 1, At: at(2000)}, staleness{}},
 		"a key that was not invalidated":  {Read{ID: 5, Version: 1, At: at(2000)}, staleness{}},
 	} {
-		if got := judge([]Read{test.read}, acks, 250*time.Millisecond); got != test.want {
+		if got := findStale([]Read{test.read}, acks, 250*time.Millisecond); got != test.want {
 			t.Errorf("%s: %+v, want %+v", what, got, test.want)
 		}
 	}
 	twice := Read{ID: 2, Version: 1, At: at(400)}
-	if got := judge([]Read{twice, twice}, acks, 250*time.Millisecond); got != (staleness{reads: 2, kept: 1}) {
+	if got := findStale([]Read{twice, twice}, acks, 250*time.Millisecond); got != (staleness{reads: 2, kept: 1}) {
 		t.Errorf("an old value that is read twice: %+v", got)
 	}
 }

@@ -24,6 +24,7 @@ type Setup struct {
 	Config     peers.Config // without Dial, which is the process's own
 	Size       int          // of a value in bytes; 16 at least
 	Struct     bool         // values are structs with a text of Size, not bytes
+	HTTP       bool         // the contestant is one for HTTP, and the process serves pages
 	Origin     string       // where it listens
 	Meter      string       // the Redis where loads are counted
 	MeterKey   string
@@ -39,6 +40,7 @@ type Order struct {
 // worker is what the tasks of a process work with.
 type worker struct {
 	cache
+	site
 	origin   *origin.Client
 	meter    *redis.Client
 	meterKey string
@@ -88,6 +90,10 @@ var opening = define("open", func(ctx context.Context, w *worker, s Setup) (sett
 	}
 	w.meter, w.meterKey = redis.NewClient(&redis.Options{Addr: s.Meter}), s.MeterKey
 	s.Config.Dial = w.sent.Dial
+	if s.HTTP {
+		w.site, err = openSite(s.Contestant, s.Config, w.load, s.Size)
+		return w.site.settings, err
+	}
 	if s.Struct {
 		w.cache, err = openCache(s.Contestant, s.Config, w.load, newProduct(s.Size), itemOfProduct)
 	} else {
@@ -105,10 +111,13 @@ func (w *worker) load(ctx context.Context, id int) (origin.Item, error) {
 }
 
 func (w *worker) close() error {
-	if w.cache.close == nil {
-		return nil
+	var err error
+	for _, end := range []func() error{w.site.close, w.cache.close} {
+		if end != nil {
+			err = errors.Join(err, end(), w.origin.Close(), w.meter.Close())
+		}
 	}
-	return errors.Join(w.cache.close(), w.origin.Close(), w.meter.Close())
+	return err
 }
 
 // cache is a contestant for items, whatever it stores.

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/rpc"
-	"slices"
 	"sync"
 	"time"
 )
@@ -55,11 +54,10 @@ type Settings struct {
 	Fail   bool          // a load fails when its time is over
 }
 
-// The errors of a load cross the socket as text.
-var (
-	errFailed = errors.New("origin: the query failed")
-	errReset  = errors.New("origin: the query was dropped: what it was for is over")
-)
+var errGivenUp = errors.New("origin: the query was given up")
+
+// ErrFailed is the error of a load that was told to fail. It crosses the socket as text.
+var ErrFailed = errors.New("origin: the query failed")
 
 // Counts is what happened since [Origin.Reset].
 type Counts struct {
@@ -81,18 +79,13 @@ type Origin struct {
 	listener net.Listener
 	serving  sync.WaitGroup
 
-	mu     sync.Mutex
-	now    stretch               // guarded by mu
-	counts Counts                // guarded by mu
-	conns  map[net.Conn]struct{} // guarded by mu
-	closed bool                  // guarded by mu
-}
-
-// stretch is a time in which loads behave alike.
-type stretch struct {
-	settings Settings
-	places   chan struct{} // nil when nobody queues
-	over     chan struct{} // closed by Reset: loads that it began are dropped
+	mu       sync.Mutex
+	settings Settings              // guarded by mu
+	places   chan struct{}         // guarded by mu; nil when nobody queues
+	counts   Counts                // guarded by mu
+	giveUp   chan struct{}         // guarded by mu; closed to end the loads that run
+	conns    map[net.Conn]struct{} // guarded by mu
+	closed   bool                  // guarded by mu
 }
 
 // Open creates the items and listens on a port of the loopback. An empty dsn means a SQLite file in dir.
@@ -105,8 +98,7 @@ func Open(ctx context.Context, dsn, dir string) (*Origin, error) {
 	if err != nil {
 		return nil, errors.Join(err, items.close())
 	}
-	o := &Origin{items: items, listener: listener, conns: map[net.Conn]struct{}{}}
-	o.Reset(Settings{})
+	o := &Origin{items: items, listener: listener, giveUp: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	server := rpc.NewServer()
 	if err := server.RegisterName("Origin", &service{o}); err != nil {
 		return nil, errors.Join(err, listener.Close(), items.close())
@@ -147,9 +139,9 @@ func (o *Origin) Name() string { return o.items.name() }
 // Close ends the server and closes the database.
 func (o *Origin) Close() error {
 	err := o.listener.Close()
+	o.GiveUp()
 	o.mu.Lock()
 	o.closed = true
-	close(o.now.over)
 	for conn := range o.conns {
 		_ = conn.Close()
 	}
@@ -158,25 +150,40 @@ func (o *Origin) Close() error {
 	return errors.Join(err, o.items.close())
 }
 
-// Reset begins to count anew, and drops the loads that run or queue.
-func (o *Origin) Reset(s Settings) {
+// Reset begins to count anew, and returns what happened before. Loads that still run keep their place and are not counted
+// again.
+func (o *Origin) Reset(s Settings) Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.now.over != nil {
-		close(o.now.over)
-	}
-	o.counts = Counts{}
-	o.now = stretch{settings: s, over: make(chan struct{})}
-	if s.Places > 0 {
-		o.now.places = make(chan struct{}, s.Places)
-	}
+	before := o.counts
+	o.counts = Counts{Running: before.Running, Peak: before.Running}
+	o.changeLocked(s)
+	return before
 }
 
-// Change lets later loads take another time, or fail. The counts go on, and so do the places.
-func (o *Origin) Change(load time.Duration, fail bool) {
+// GiveUp ends the loads that run, with an error: whoever wanted them is gone.
+func (o *Origin) GiveUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.now.settings.Load, o.now.settings.Fail = load, fail
+	close(o.giveUp)
+	o.giveUp = make(chan struct{})
+}
+
+// Change lets later loads behave otherwise. The counts go on.
+func (o *Origin) Change(s Settings) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changeLocked(s)
+}
+
+func (o *Origin) changeLocked(s Settings) {
+	if s.Places != o.settings.Places {
+		o.places = nil
+		if s.Places > 0 {
+			o.places = make(chan struct{}, s.Places)
+		}
+	}
+	o.settings = s
 }
 
 // Counts returns what has happened so far.
@@ -184,59 +191,56 @@ func (o *Origin) Counts() Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	counts := o.counts
-	counts.Begun = slices.Clone(counts.Begun)
+	counts.Begun = append([]Begun(nil), counts.Begun...)
 	return counts
 }
 
 // begin counts a load.
-func (o *Origin) begin(id int) stretch {
+func (o *Origin) begin(id int) (s Settings, places, giveUp chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.counts.Loads++
 	o.counts.Running++
 	o.counts.Peak = max(o.counts.Peak, o.counts.Running)
 	o.counts.Begun = append(o.counts.Begun, Begun{ID: id, At: time.Now()})
-	return o.now
+	return o.settings, o.places, o.giveUp
 }
 
-// end uncounts a load, unless another count has begun.
-func (o *Origin) end(s stretch) {
+func (o *Origin) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.now.over == s.over {
-		o.counts.Running--
-	}
+	o.counts.Running--
 }
 
 // load reads the row first and lets its time pass then: a write meanwhile makes what was read old, as with a slow query.
 func (o *Origin) load(ctx context.Context, id int) (Item, error) {
-	now := o.begin(id)
-	defer o.end(now)
-	if now.places != nil {
+	settings, places, giveUp := o.begin(id)
+	defer o.end()
+	if places != nil {
 		select {
-		case now.places <- struct{}{}:
-			defer func() { <-now.places }()
-		case <-now.over:
-			return Item{}, errReset
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-giveUp:
+			return Item{}, errGivenUp
 		}
 	}
-	took := now.settings.Load
-	if spread := now.settings.Spread; spread > 0 {
-		took += time.Duration((2*rand.Float64() - 1) * spread * float64(took))
+	took := settings.Load
+	if settings.Spread > 0 {
+		took += time.Duration((2*rand.Float64() - 1) * settings.Spread * float64(settings.Load))
 	}
-	passed := time.NewTimer(took)
-	defer passed.Stop()
+	over := time.NewTimer(took)
+	defer over.Stop()
 	version, err := o.items.version(ctx, id%Rows)
 	if err != nil {
 		return Item{}, err
 	}
 	select {
-	case <-passed.C:
-	case <-now.over:
-		return Item{}, errReset
+	case <-over.C:
+	case <-giveUp:
+		return Item{}, errGivenUp
 	}
-	if now.settings.Fail {
-		return Item{}, errFailed
+	if settings.Fail {
+		return Item{}, ErrFailed
 	}
 	return Item{ID: id, Version: version}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,7 +106,7 @@ func TestALoadReadsAtItsBeginning(t *testing.T) {
 	if item := <-got; item.Version != 1 {
 		t.Errorf("a load that began before the write returned version %d", item.Version)
 	}
-	o.Change(0, false)
+	o.Change(Settings{})
 	if item, err := client.Load(t.Context(), 3); err != nil || item.Version != 2 {
 		t.Errorf("a later load returned %v, %v", item, err)
 	}
@@ -137,39 +136,11 @@ func TestPlacesAreKept(t *testing.T) {
 func TestLoadsFailWhenToldTo(t *testing.T) {
 	o, client := open(t)
 	o.Reset(Settings{Fail: true})
-	if _, err := client.Load(t.Context(), 1); err == nil || err.Error() != errFailed.Error() {
-		t.Errorf("got %v, want %v", err, errFailed)
+	if _, err := client.Load(t.Context(), 1); err == nil || err.Error() != ErrFailed.Error() {
+		t.Errorf("got %v, want %v", err, ErrFailed)
 	}
 	if o.Counts().Loads != 1 {
 		t.Error("a load that fails counts")
-	}
-}
-
-// What the measurement before has left in the queue does not hold up the next.
-func TestResetDropsWhatQueues(t *testing.T) {
-	o, client := open(t)
-	o.Reset(Settings{Load: time.Hour, Places: 1})
-	errs := make(chan error)
-	for id := range 3 {
-		go func() {
-			_, err := client.Load(t.Context(), id)
-			errs <- err
-		}()
-	}
-	for o.Counts().Running < 3 {
-		time.Sleep(time.Millisecond)
-	}
-	o.Reset(Settings{Places: 1})
-	for range 3 {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "dropped") {
-			t.Errorf("a load that was dropped returned %v", err)
-		}
-	}
-	if _, err := client.Load(t.Context(), 1); err != nil {
-		t.Error(err)
-	}
-	if counts := o.Counts(); counts.Loads != 1 || counts.Running != 0 {
-		t.Errorf("counted %d loads, %d running, want 1 and 0", counts.Loads, counts.Running)
 	}
 }
 
@@ -185,7 +156,7 @@ func TestACallerMayLeave(t *testing.T) {
 	if counts := o.Counts(); counts.Running != 1 {
 		t.Errorf("%d loads run, want 1", counts.Running)
 	}
-	o.Reset(Settings{})
+	o.GiveUp()
 }
 
 func TestADatabaseThatDoesNotAnswer(t *testing.T) {
