@@ -92,11 +92,12 @@ func TestBackAfter(t *testing.T) {
 		ok       bool
 	}{
 		"at once":               {[]Slot{bad, bad, good, good}, 200 * ms, 450 * ms, 0, true},
+		"good in that slot":     {[]Slot{bad, good, good, good}, 150 * ms, 450 * ms, 0, true},
 		"within a slot":         {[]Slot{bad, bad, good, good}, 150 * ms, 450 * ms, 50 * ms, true},
 		"later":                 {[]Slot{bad, bad, bad, good}, 100 * ms, 450 * ms, 200 * ms, true},
 		"not for good at first": {[]Slot{bad, good, bad, good}, 100 * ms, 450 * ms, 200 * ms, true},
 		"99 % will do":          {[]Slot{bad, nearly, nearly}, 100 * ms, 350 * ms, 0, true},
-		"98 % will not":         {[]Slot{good, {Good: 98, Bad: 2}, good}, 0, 350 * ms, 200 * ms, true},
+		"98 % will not":         {[]Slot{good, {Good: 985, Bad: 10}, good}, 0, 350 * ms, 200 * ms, true},
 		"never":                 {[]Slot{bad, good, bad, good}, 100 * ms, 350 * ms, 0, false},
 		"the next state":        {[]Slot{good, good, bad}, 0, 301 * ms, 0, true},
 		"more time than slots":  {[]Slot{bad, good}, 50 * ms, time.Second, 50 * ms, true},
