@@ -36,16 +36,16 @@ func cold() Scenario {
 		Cases: func(p Profile) []Case {
 			all := Contestants()
 			if p.Processes+p.Callers != 0 || p.Load != 0 {
-				return []Case{coldCase(pick(p.Processes, 4), pick(p.Callers, 250), pick(p.Load, 100*time.Millisecond), p.rounds(3, 9), all)}
+				return []Case{coldCase(pick(p.Processes, 4), pick(p.Callers, 250), pick(p.Load, 100*time.Millisecond), p.rounds(3, 5), all)}
 			}
 			if !p.Full {
-				return []Case{coldCase(4, 250, 100*time.Millisecond, p.rounds(1, 1), all)}
+				return []Case{coldCase(4, 250, 100*time.Millisecond, p.rounds(1, 1), without(all, "redislock"))} // which takes long
 			}
 			return []Case{
-				coldCase(4, 250, 100*time.Millisecond, p.rounds(3, 9), all),
-				coldCase(4, 250, 20*time.Millisecond, p.rounds(3, 9), all),
-				coldCase(20, 50, 100*time.Millisecond, p.rounds(1, 3), all),
-				coldCase(4, 250, 5*time.Second, p.rounds(1, 1), all),
+				coldCase(4, 250, 100*time.Millisecond, p.rounds(1, 5), all),
+				coldCase(4, 250, 20*time.Millisecond, p.rounds(1, 5), all),
+				coldCase(20, 50, 100*time.Millisecond, p.rounds(1, 2), all),
+				coldCase(4, 250, 5*time.Second, p.rounds(1, 1), append([]string{"none"}, sharing...)),
 			}
 		},
 	}

@@ -298,6 +298,11 @@ func Count(scenarios []Scenario, p Profile, contestants []string) int {
 	return n
 }
 
+// without returns the contestants but one.
+func without(contestants []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(contestants), func(c string) bool { return c == name })
+}
+
 // only returns those of a case that are wanted; no wish means all.
 func only(contestants, wanted []string) []string {
 	if len(wanted) == 0 {

@@ -41,7 +41,7 @@ func invalidation() Scenario {
 			if !p.Full {
 				return []Case{invalidationCase(60, load, p.rounds(1, 1), []string{"none", "rockscache", "rueidisaside", "stockade", "stockade local"})}
 			}
-			return []Case{invalidationCase(200, load, p.rounds(1, 2), Contestants())}
+			return []Case{invalidationCase(200, load, p.rounds(1, 1), Contestants())}
 		},
 	}
 }

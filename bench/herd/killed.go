@@ -45,7 +45,7 @@ func killed() Scenario {
 				return []Case{killedCase(processes, callers, pick(p.Load, time.Second), p.rounds(1, 3), killedShort(p))}
 			}
 			return []Case{
-				killedCase(processes, callers, time.Second, p.rounds(1, 3), sharing),
+				killedCase(processes, callers, time.Second, p.rounds(1, 2), sharing),
 				killedCase(processes, callers, 5*time.Second, p.rounds(1, 1), sharing),
 			}
 		},

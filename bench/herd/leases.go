@@ -35,11 +35,11 @@ func leases() Scenario {
 		},
 		Cases: func(p Profile) []Case {
 			lasts := pick(p.Duration, 1500*time.Millisecond)
-			contestants := []string{"none", "singleflight", "redislock", "rockscache", "rueidisaside", "stockade"}
+			contestants := []string{"none", "singleflight", "rockscache", "rueidisaside", "stockade"}
 			if p.Full {
 				lasts, contestants = pick(p.Duration, 10*time.Second), Contestants()
 			}
-			return []Case{leasesCase(pick(p.Processes, 4), pick(p.Load, 60*time.Millisecond), lasts, p.rounds(1, 3), contestants)}
+			return []Case{leasesCase(pick(p.Processes, 4), pick(p.Load, 60*time.Millisecond), lasts, p.rounds(1, 1), contestants)}
 		},
 		Relate: relate("rate", "fewer", "none", func(own, none float64) float64 { return none / own }),
 	}

@@ -34,9 +34,9 @@ func metastable() Scenario {
 		},
 		Cases: func(p Profile) []Case {
 			if !p.Full {
-				return []Case{metastableCase(pick(p.Processes, 4), pick(p.Duration, 10*time.Second), p.rounds(1, 1), []string{"none", "stockade"})}
+				return []Case{metastableCase(pick(p.Processes, 4), pick(p.Duration, 7*time.Second), p.rounds(1, 1), []string{"none", "stockade"})}
 			}
-			return []Case{metastableCase(pick(p.Processes, 4), pick(p.Duration, 20*time.Second), p.rounds(1, 3), []string{
+			return []Case{metastableCase(pick(p.Processes, 4), pick(p.Duration, 20*time.Second), p.rounds(1, 1), []string{
 				"none", "singleflight", "go-redis/cache", "redislock", "rockscache", "sturdyc", "otter", "rueidisaside", "stockade", "stockade local",
 			})}
 		},

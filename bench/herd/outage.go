@@ -59,7 +59,7 @@ func outage() Scenario {
 				// Not the one that polls: the restarted server does not know its user.
 				contestants = []string{"none", "go-redis/cache", "redislock", "rockscache", "sturdyc", "otter", "rueidis tracked", "rueidisaside", "stockade", "stockade local"}
 			}
-			return []Case{outageCase(c, p.rounds(1, 2), contestants)}
+			return []Case{outageCase(c, p.rounds(1, 1), contestants)}
 		},
 	}
 }

@@ -49,8 +49,8 @@ func pages() Scenario {
 			}
 			lasts = pick(p.Duration, 3*time.Second)
 			return []Case{
-				pagesCase(services, 500, load, lasts, p.rounds(1, 5)),
-				pagesCase(services, 50, load, lasts, p.rounds(1, 3)),
+				pagesCase(services, 500, load, lasts, p.rounds(1, 3)),
+				pagesCase(services, 50, load, lasts, p.rounds(1, 2)),
 			}
 		},
 	}

@@ -35,23 +35,23 @@ func rolling() Scenario {
 			},
 		},
 		Cases: func(p Profile) []Case {
-			lasts := pick(p.Duration, 2*time.Second)
+			lasts, contestants := pick(p.Duration, 2*time.Second), []string{"none", "singleflight", "rockscache", "rueidisaside", "stockade", "stockade stale", "stockade local"}
 			if p.Full {
-				lasts = pick(p.Duration, 20*time.Second)
+				lasts, contestants = pick(p.Duration, 20*time.Second), Contestants()
 			}
-			return []Case{rollingCase(pick(p.Processes, 4), pick(p.Callers, 50), pick(p.Load, 20*time.Millisecond), lasts, p.rounds(1, 3))}
+			return []Case{rollingCase(pick(p.Processes, 4), pick(p.Callers, 50), pick(p.Load, 20*time.Millisecond), lasts, p.rounds(1, 2), contestants)}
 		},
 	}
 }
 
-func rollingCase(processes, readers int, load, lasts time.Duration, rounds int) Case {
+func rollingCase(processes, readers int, load, lasts time.Duration, rounds int, contestants []string) Case {
 	const (
 		ttl   = time.Second
 		every = 40 * time.Millisecond
 		hot   = 100
 	)
 	return Case{
-		Name: fmt.Sprintf("%d × %d readers, load %v, %v", processes, readers, load, lasts), Rounds: rounds, Contestants: Contestants(),
+		Name: fmt.Sprintf("%d × %d readers, load %v, %v", processes, readers, load, lasts), Rounds: rounds, Contestants: contestants,
 		Limit: lasts + time.Minute,
 		Measure: func(ctx context.Context, b *Bench, contestant string) (Result, error) {
 			fleet, err := b.fleet(ctx, processes, contestant, peers.Config{TTL: ttl, Load: load})
