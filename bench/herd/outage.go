@@ -14,6 +14,7 @@ const (
 	outageKeys     = 50
 	outageDeadline = time.Second // of a read
 	outageSlot     = 100 * time.Millisecond
+	outageBefore   = 500 * time.Millisecond // of reads that are not measured
 )
 
 // outage is a Redis that does not answer, and then one that is not there.
@@ -101,6 +102,10 @@ func outageCase(c outageSize, rounds int, contestants []string) Case {
 			if err := warm(ctx, fleet, fillParams{First: 0, Keys: outageKeys}); err != nil {
 				return Result{}, err
 			}
+			reads := Arrivals{Rate: c.rate, Lasts: outageBefore, Deadline: outageDeadline, Keys: outageKeys}
+			if _, err := arrive(ctx, fleet, reads); err != nil { // clients open their connections
+				return Result{}, fmt.Errorf("the reads before: %w", err)
+			}
 			stages := []*outageStage{
 				{name: "normal", lasts: c.normal},
 				{name: "frozen", lasts: c.frozen, begin: b.Redis.Freeze},
@@ -108,10 +113,8 @@ func outageCase(c outageSize, rounds int, contestants []string) Case {
 				{name: "dead", lasts: c.dead, begin: b.Redis.Kill},
 				{name: "empty", lasts: c.empty, begin: b.Redis.Restart},
 			}
-			reads := Arrivals{
-				Rate: c.rate, Lasts: all, Deadline: outageDeadline, Keys: outageKeys, Slot: outageSlot, Log: true,
-				At: time.Now().Add(50 * time.Millisecond),
-			}
+			reads.Lasts, reads.Slot, reads.Log = all, outageSlot, true
+			reads.At = time.Now().Add(50 * time.Millisecond)
 			staged := make(chan error, 1)
 			go func() { staged <- b.runStages(ctx, stages, reads.At, origin.Settings{Load: c.load}) }()
 			arrived, err := arrive(ctx, fleet, reads)

@@ -100,30 +100,36 @@ type Seen struct {
 }
 
 // invalidating writes every item in its turn, and invalidates it.
-var invalidating = define("invalidate", func(ctx context.Context, w *worker, p invalidateParams) (all []Invalidated, err error) {
+var invalidating = define("invalidate", func(ctx context.Context, w *worker, p invalidateParams) (*invalidations, error) {
+	result := &invalidations{Answers: newAnswers()}
 	var mu sync.Mutex
 	p.Turns.each(ctx, func(_, id int, at time.Time) {
 		time.Sleep(time.Until(at.Add(p.After)))
 		began := time.Now()
-		item, failed := w.origin.Write(ctx, id)
-		if failed == nil {
-			failed = w.invalidate(ctx, id)
+		item, err := w.origin.Write(ctx, id)
+		if err == nil {
+			err = w.invalidate(ctx, id)
 		}
 		done := time.Now()
+		result.Answers.add(began, item, err)
+		if err != nil {
+			return // whoever invalidates knows it, and nothing is promised
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		if failed != nil {
-			err = failed
-			return
-		}
-		all = append(all, Invalidated{Item: item, Began: began, Done: done})
+		result.Done = append(result.Done, Invalidated{Item: item, Began: began, Done: done})
 	})
-	return all, err
+	return result, nil
 })
 
 type invalidateParams struct {
 	Turns turns
 	After time.Duration // the beginning of the turn
+}
+
+type invalidations struct {
+	Answers *Answers
+	Done    []Invalidated // the good ones
 }
 
 // Invalidated is an item that was written and invalidated.
@@ -135,8 +141,8 @@ type Invalidated struct {
 
 // judge returns after how many invalidations an older version was returned to a read that began later, and how long after
 // its invalidation such a read began at the latest.
-func judge(invalidations []Invalidated, seen []*Seen) (stale int, longest time.Duration) {
-	for _, invalidation := range invalidations {
+func judge(all []Invalidated, seen []*Seen) (stale int, longest time.Duration) {
+	for _, invalidation := range all {
 		late := time.Duration(0) // the latest stale read of this one
 		for _, s := range seen {
 			if s.ID == invalidation.Item.ID && s.Version < invalidation.Item.Version {
@@ -152,18 +158,18 @@ func judge(invalidations []Invalidated, seen []*Seen) (stale int, longest time.D
 }
 
 // observed returns those invalidations after which the process began a read.
-func observed(invalidations []Invalidated, seen []*Seen) []Invalidated {
+func observed(all []Invalidated, seen []*Seen) []Invalidated {
 	last := map[int]time.Time{}
 	for _, s := range seen {
 		if s.Last.After(last[s.ID]) {
 			last[s.ID] = s.Last
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(invalidations), func(i Invalidated) bool { return !last[i.Item.ID].After(i.Done) })
+	return slices.DeleteFunc(slices.Clone(all), func(i Invalidated) bool { return !last[i.Item.ID].After(i.Done) })
 }
 
 // inFlight returns those invalidations during which a load ran that had begun before: it has read the old version.
-func inFlight(invalidations []Invalidated, begun []origin.Begun, load time.Duration) []Invalidated {
+func inFlight(all []Invalidated, begun []origin.Begun, load time.Duration) []Invalidated {
 	const reads = 5 * time.Millisecond // a load takes a moment to read the row
 	first := map[int]time.Time{}
 	for _, b := range begun {
@@ -171,7 +177,7 @@ func inFlight(invalidations []Invalidated, begun []origin.Begun, load time.Durat
 			first[b.ID] = b.At
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(invalidations), func(i Invalidated) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(i Invalidated) bool {
 		at, ok := first[i.Item.ID]
 		return !ok || i.Began.Sub(at) < reads || i.Done.Sub(at) > load
 	})
