@@ -78,7 +78,7 @@ type options struct {
 }
 
 func parse(args []string, output io.Writer) (options, error) {
-	o := options{command: strings.Join(append([]string{"go run ."}, args...), " ")}
+	o := options{command: commandLine(args)}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.Usage = func() {
@@ -145,6 +145,23 @@ func parse(args []string, output io.Writer) (options, error) {
 		o.redis = server.Addr
 	}
 	return o, nil
+}
+
+// commandLine is what the report says was run. A DSN may hold a password.
+func commandLine(args []string) string {
+	line := []string{"go run ."}
+	for i, arg := range args {
+		name, _, joined := strings.Cut(arg, "=")
+		switch isDSN := strings.TrimLeft(name, "-") == "dsn" && strings.HasPrefix(arg, "-"); {
+		case isDSN && joined:
+			line = append(line, "-dsn=...")
+		case i > 0 && (args[i-1] == "-dsn" || args[i-1] == "--dsn"):
+			line = append(line, "...")
+		default:
+			line = append(line, arg)
+		}
+	}
+	return strings.Join(line, " ")
 }
 
 func list(text string) []string {

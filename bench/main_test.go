@@ -48,6 +48,19 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// What is in a report may be shown to anybody.
+func TestTheCommandLineHidesTheDSN(t *testing.T) {
+	for _, args := range [][]string{{"-dsn", "secret"}, {"--dsn", "secret"}, {"-dsn=secret"}, {"--dsn=postgres://u:secret@h/d?a=b"}} {
+		o, err := parse(append([]string{"-load", "20ms"}, args...), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(o.command, "secret") || !strings.HasPrefix(o.command, "go run . -load 20ms -") {
+			t.Errorf("%v: the command line is %q", args, o.command)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"-scenarios nothing":             `no scenario is called "nothing"`,
