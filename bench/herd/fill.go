@@ -3,6 +3,7 @@ package herd
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/stockade-cache/stockade/bench/origin"
 )
@@ -18,7 +19,7 @@ var filling = define("fill", func(ctx context.Context, w *worker, p fillParams) 
 	for range min(writers, p.Keys) {
 		wg.Go(func() {
 			for id := range items {
-				if failed := w.set(ctx, origin.Item{ID: id, Version: 1}); failed != nil {
+				if failed := w.fill(ctx, id); failed != nil {
 					once.Do(func() { err = failed })
 				}
 			}
@@ -31,6 +32,17 @@ var filling = define("fill", func(ctx context.Context, w *worker, p fillParams) 
 	wg.Wait()
 	return none, err
 })
+
+// fill writes an item, again when that fails: some give up early on a busy machine, and this is not what is measured.
+func (w *worker) fill(ctx context.Context, id int) (err error) {
+	for try := range 3 {
+		time.Sleep(time.Duration(try) * 300 * time.Millisecond)
+		if err = w.set(ctx, origin.Item{ID: id, Version: 1}); err == nil {
+			return nil
+		}
+	}
+	return err
+}
 
 type fillParams struct{ First, Keys int }
 

@@ -73,7 +73,7 @@ type Result struct {
 
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
-	return []Scenario{cold(), rolling()}
+	return []Scenario{cold(), rolling(), throughput(), waiters(), failing(), avalanche(), earlyRefresh()}
 }
 
 // Find returns the scenarios of those names or numbers, in the order of the report.
