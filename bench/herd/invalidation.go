@@ -136,7 +136,7 @@ func (o found) tell(k staleKind, figures map[string]float64) {
 
 func (k staleKind) pass(ctx context.Context, b *Bench, f Fleet, t turns) (one found, err error) {
 	if !k.loading {
-		if err := warm(ctx, f, fillParams{First: t.First, Keys: t.Keys}); err != nil {
+		if err := readAll(ctx, f, fillParams{First: t.First, Keys: t.Keys}); err != nil {
 			return one, err
 		}
 	}
@@ -174,8 +174,8 @@ func (k staleKind) pass(ctx context.Context, b *Bench, f Fleet, t turns) (one fo
 	return one, nil
 }
 
-// warm has every process read items that are in Redis.
-func warm(ctx context.Context, f Fleet, items fillParams) error {
+// readAll has every process read items that are in Redis.
+func readAll(ctx context.Context, f Fleet, items fillParams) error {
 	if _, err := filling.on(ctx, f[0], items); err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}

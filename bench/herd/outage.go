@@ -99,7 +99,7 @@ func outageCase(c outageSize, rounds int, contestants []string) Case {
 			if err := b.begin(ctx, origin.Settings{Load: c.load}); err != nil {
 				return Result{}, err
 			}
-			if err := warm(ctx, fleet, fillParams{First: 0, Keys: outageKeys}); err != nil {
+			if err := readAll(ctx, fleet, fillParams{First: 0, Keys: outageKeys}); err != nil {
 				return Result{}, err
 			}
 			reads := Arrivals{Rate: c.rate, Lasts: outageBefore, Deadline: outageDeadline, Keys: outageKeys}
