@@ -60,7 +60,7 @@ func killedShort(p Profile) []string {
 	if p.Full {
 		return sharing
 	}
-	return []string{"redislock", "rockscache", "rueidisaside", "stockade"}
+	return []string{"redislock", "rockscache", "stockade"}
 }
 
 // killedCase has locks that are made for loads of up to longest.
