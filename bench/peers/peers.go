@@ -17,6 +17,8 @@ type Config struct {
 	Load     time.Duration // what a load takes, for those whose lock has to outlive it
 	NoJitter bool          // all keys that are written together expire together
 	Dial     Dialer        `json:"-"` // of every connection to Redis: it counts what is sent
+
+	EarlyRefresh float64 // the β of stockade's early refreshes; zero means its default
 }
 
 // Dialer opens a connection, like that of [net.Dialer].

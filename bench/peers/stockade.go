@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,10 @@ func openOurs[T any](c Config, rdb *redis.Client, options stockade.Options, sett
 	if c.NoJitter {
 		options.Jitter = -1
 		settings = strings.TrimPrefix(settings+"; no jitter", "; ")
+	}
+	if c.EarlyRefresh != 0 {
+		options.EarlyRefresh = c.EarlyRefresh
+		settings = strings.TrimPrefix(fmt.Sprintf("%s; EarlyRefresh %g", settings, c.EarlyRefresh), "; ")
 	}
 	cache, err := stockade.New[T](rdb, options)
 	if err != nil {
