@@ -134,16 +134,29 @@ func openCache[T any](name string, c peers.Config, load func(context.Context, in
 	if err != nil {
 		return cache{}, err
 	}
+	loadOf := func(id int) peers.Load[T] {
+		return func(ctx context.Context) (T, error) {
+			item, err := load(ctx, id)
+			if err != nil {
+				var none T
+				return none, err
+			}
+			return pack(item), nil
+		}
+	}
+	loads := make([]peers.Load[T], origin.Rows) // made beforehand, as the keys are
+	for id := range loads {
+		loads[id] = loadOf(id)
+	}
 	return cache{
 		get: func(ctx context.Context, id int) (origin.Item, error) {
-			value, err := peer.Get(ctx, keyOf(id), func(ctx context.Context) (T, error) {
-				item, err := load(ctx, id)
-				if err != nil {
-					var none T
-					return none, err
-				}
-				return pack(item), nil
-			})
+			var load peers.Load[T]
+			if id < len(loads) {
+				load = loads[id]
+			} else {
+				load = loadOf(id)
+			}
+			value, err := peer.Get(ctx, keyOf(id), load)
 			if err != nil {
 				return origin.Item{}, err
 			}
