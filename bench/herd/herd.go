@@ -73,7 +73,10 @@ type Result struct {
 
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
-	return []Scenario{cold(), rolling(), killed(), invalidation(), outage(), leases(), metastable(), pages()}
+	return []Scenario{
+		cold(), rolling(), throughput(), killed(), invalidation(), outage(),
+		leases(), metastable(), pages(),
+	}
 }
 
 // Find returns the scenarios of those names or numbers, in the order of the report.
