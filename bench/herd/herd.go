@@ -74,7 +74,7 @@ type Result struct {
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
 	return []Scenario{
-		cold(), rolling(), throughput(), killed(), invalidation(), outage(), waiters(), failing(),
+		cold(), rolling(), throughput(), killed(), invalidation(), outage(), waiters(), failing(), avalanche(),
 		leases(), metastable(), pages(),
 	}
 }
