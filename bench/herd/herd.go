@@ -75,7 +75,7 @@ type Result struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		cold(), rolling(), throughput(), killed(), invalidation(), outage(), waiters(), failing(), avalanche(),
-		leases(), metastable(), pages(),
+		leases(), earlyRefresh(), metastable(), pages(),
 	}
 }
 
