@@ -36,6 +36,7 @@ func TestOverTime(t *testing.T) {
 
 // All keys expire once. Without jitter nothing is loaded before.
 func TestAvalanche(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBench(t)
 	a := falling{processes: 2, keys: 50, rate: 1000, ttl: time.Second, lasts: 1500 * time.Millisecond, load: time.Millisecond}
 	for _, contestant := range []string{"none", unjittered, "stockade"} {

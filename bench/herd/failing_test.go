@@ -33,6 +33,7 @@ func TestBegunBefore(t *testing.T) {
 }
 
 func TestFailing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBench(t)
 	const lasts = 600 * time.Millisecond
 	// One load in 100 ms and the 20 ms that it takes, and one that may have begun at the edge.

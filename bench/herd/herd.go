@@ -74,8 +74,8 @@ type Result struct {
 // Scenarios returns all of them, in the order of the report.
 func Scenarios() []Scenario {
 	return []Scenario{
-		cold(), rolling(), throughput(), killed(), invalidation(), outage(), waiters(), failing(), avalanche(), leases(), earlyRefresh(),
-		metastable(), pages(),
+		cold(), rolling(), throughput(), killed(), invalidation(), outage(), waiters(), failing(), avalanche(),
+		leases(), earlyRefresh(), metastable(), pages(),
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/stockade-cache/stockade/bench/report"
 )
 
-// warm is how a case of hits reads.
-type warm struct {
+// warmReads is how a case of hits reads.
+type warmReads struct {
 	callers, size, keys int
 	structs             bool // values have to be decoded
 	inside              bool // values are where they are read: in the process
@@ -20,7 +20,7 @@ type warm struct {
 // warmth is how many keys are read where nothing else is said.
 const warmth = 1000
 
-func (h warm) String() string {
+func (h warmReads) String() string {
 	name := fmt.Sprintf("%d callers, %s", h.callers, sized(h.size))
 	if h.callers == 1 {
 		name = "1 caller, " + sized(h.size)
@@ -45,18 +45,18 @@ func sized(n int) string {
 
 // warmCases are those of the full profile. Large values are fewer, and not asked for by very many, so that any machine can
 // do it.
-func warmCases(callers []int) []warm {
+func warmCases(callers []int) []warmReads {
 	const most = 16 << 20
-	var all []warm
+	var all []warmReads
 	for _, size := range []int{100, 1 << 10, 64 << 10} {
 		for _, n := range callers {
 			if n*size <= most {
-				all = append(all, warm{callers: n, size: size, keys: min(warmth, most/size)})
+				all = append(all, warmReads{callers: n, size: size, keys: min(warmth, most/size)})
 			}
 		}
 	}
 	for _, n := range callers {
-		all = append(all, warm{callers: n, size: 1 << 10, keys: warmth, structs: true})
+		all = append(all, warmReads{callers: n, size: 1 << 10, keys: warmth, structs: true})
 	}
 	return all
 }
@@ -80,11 +80,11 @@ func throughput() Scenario {
 			},
 			Charts: []report.Chart{
 				{Name: "throughput", Title: "Hits a second", Kind: report.Bars, Of: "hits", YTitle: "hits a second", Cases: []string{
-					warm{callers: 64, size: 100, keys: warmth}.String(), warm{callers: 512, size: 100, keys: warmth}.String(),
-					warm{callers: 64, size: 1 << 10, keys: warmth, structs: true}.String(), warm{callers: 64, size: 100, keys: 1}.String(),
+					warmReads{callers: 64, size: 100, keys: warmth}.String(), warmReads{callers: 512, size: 100, keys: warmth}.String(),
+					warmReads{callers: 64, size: 1 << 10, keys: warmth, structs: true}.String(), warmReads{callers: 64, size: 100, keys: 1}.String(),
 				}},
 				{Name: "inside", Title: "A hit in the process", Kind: report.Bars, Of: "mean", YTitle: "µs", Cases: []string{
-					warm{callers: 1, size: 100, inside: true}.String(),
+					warmReads{callers: 1, size: 100, inside: true}.String(),
 				}},
 			},
 		},
@@ -95,12 +95,12 @@ func throughput() Scenario {
 			}
 			all := warmCases(callers)
 			if !p.Full && p.Callers == 0 {
-				all = []warm{{callers: 64, size: 100, keys: warmth}, {callers: 512, size: 100, keys: warmth}}
+				all = []warmReads{{callers: 64, size: 100, keys: warmth}, {callers: 512, size: 100, keys: warmth}}
 			}
 			many := pick(p.Callers, 64)
 			all = append(all,
-				warm{callers: many, size: 100, keys: 1},
-				warm{callers: 1, size: 100, keys: warmth, inside: true})
+				warmReads{callers: many, size: 100, keys: 1},
+				warmReads{callers: 1, size: 100, keys: warmth, inside: true})
 			var cases []Case
 			for _, h := range all {
 				cases = append(cases, warmCase(h, pick(p.Duration, 300*time.Millisecond), p.rounds(1, 5), warmContestants(h, p.Full)))
@@ -112,7 +112,7 @@ func throughput() Scenario {
 }
 
 // warmContestants are those whose hits differ: most others send the same GET as one of them.
-func warmContestants(h warm, full bool) []string {
+func warmContestants(h warmReads, full bool) []string {
 	switch {
 	case h.inside && full:
 		return []string{"sturdyc", "otter", "rueidis tracked", "rueidisaside", "stockade local"}
@@ -126,7 +126,7 @@ func warmContestants(h warm, full bool) []string {
 	return []string{"none", "go-redis/cache", "rockscache", "rueidis", "stockade"}
 }
 
-func warmCase(h warm, lasts time.Duration, rounds int, contestants []string) Case {
+func warmCase(h warmReads, lasts time.Duration, rounds int, contestants []string) Case {
 	return Case{
 		Name: h.String(), Rounds: rounds, Contestants: contestants, Limit: lasts + time.Minute,
 		Measure: func(ctx context.Context, b *Bench, contestant string) (Result, error) {
@@ -173,25 +173,7 @@ func warmCase(h warm, lasts time.Duration, rounds int, contestants []string) Cas
 
 // relateHits compares with the plain clients, in each round.
 func relateHits(rows []report.Measurement) {
-	type turn struct {
-		of    string
-		round int
-	}
-	plain := map[string]map[turn]float64{"none": {}, "rueidis": {}}
-	for _, row := range rows {
-		if hits := row.Figures["hits"]; plain[row.Contestant] != nil && hits > 0 {
-			plain[row.Contestant][turn{row.Case, row.Round}] = hits
-		}
-	}
-	for _, row := range rows {
-		hits, ok := row.Figures["hits"]
-		if !ok {
-			continue
-		}
-		for figure, contestant := range map[string]string{"goredis": "none", "rueidis": "rueidis"} {
-			if base := plain[contestant][turn{row.Case, row.Round}]; base > 0 {
-				row.Figures[figure] = hits / base
-			}
-		}
-	}
+	times := func(own, other float64) float64 { return own / other }
+	relate("hits", "goredis", "none", times)(rows)
+	relate("hits", "rueidis", "rueidis", times)(rows)
 }

@@ -53,7 +53,7 @@ func TestWarmCasesAreNamedApart(t *testing.T) {
 
 func TestHits(t *testing.T) {
 	b := newBench(t)
-	for _, h := range []warm{{callers: 8, size: 100, keys: 20}, {callers: 2, size: 1 << 10, keys: 20, structs: true}} {
+	for _, h := range []warmReads{{callers: 8, size: 100, keys: 20}, {callers: 2, size: 1 << 10, keys: 20, structs: true}} {
 		for _, contestant := range []string{"none", "stockade"} {
 			got := measured(t, b, warmCase(h, 60*time.Millisecond, 1, nil), contestant).Figures
 			if got["hits"] < 100 || got["commands"] <= 0 || got["commands"] > 1.01 {
@@ -61,7 +61,7 @@ func TestHits(t *testing.T) {
 			}
 		}
 	}
-	inside := warm{callers: 1, size: 100, keys: 20, inside: true}
+	inside := warmReads{callers: 1, size: 100, keys: 20, inside: true}
 	got := measured(t, b, warmCase(inside, 60*time.Millisecond, 1, nil), "stockade local").Figures
 	if got["commands"] > 0.01 || got["allocations"] > 0.1 {
 		t.Errorf("in the process: %v commands and %v allocations a hit", got["commands"], got["allocations"])

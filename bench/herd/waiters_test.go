@@ -6,6 +6,7 @@ import (
 )
 
 func TestWaiters(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBench(t)
 	for contestant, loads := range map[string]float64{"singleflight": 2, "stockade": 1} {
 		got := measured(t, b, waitersCase(300, 600*time.Millisecond, 1, nil), contestant).Figures

@@ -71,7 +71,7 @@ func TestLawOfXFetch(t *testing.T) {
 	}
 }
 
-func TestExpiriesOfOneKey(t *testing.T) {
+func TestGenerations(t *testing.T) {
 	const load, ttl = 100 * time.Millisecond, time.Second
 	from := time.Now()
 	at := func(id, ms int) origin.Begun {
@@ -101,6 +101,7 @@ func TestExpiriesOfOneKey(t *testing.T) {
 }
 
 func TestEarlyRefresh(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBench(t)
 	e := expiring{processes: 2, keys: 4, rate: 500, load: 30 * time.Millisecond, lasts: 1200 * time.Millisecond, betas: []float64{1}}
 	for _, tc := range []struct {
