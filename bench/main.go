@@ -208,13 +208,13 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 		Machine: machine(server.Version(ctx), database.Name()),
 	}
 	progress := newProgress(stdout, herd.Count(o.scenarios, o.profile, o.contestants))
-	scenarios, measuring := bench.Run(ctx, o.scenarios, o.profile, o.contestants, progress.tell)
+	measuring := bench.Run(ctx, o.scenarios, o.profile, o.contestants, progress.tell, func(s report.Scenario) error {
+		r.Scenarios = append(r.Scenarios, s)
+		r.Took, r.Peers = time.Since(r.Started), bench.Peers()
+		return r.Write(o.out) // each time: a long run may end early
+	})
 	progress.end()
-	r.Scenarios, r.Took, r.Peers = scenarios, time.Since(r.Started), bench.Peers()
 	if err := r.Text(stdout); err != nil {
-		return errors.Join(measuring, err)
-	}
-	if err := r.Write(o.out); err != nil {
 		return errors.Join(measuring, err)
 	}
 	fmt.Fprintf(stdout, "\nthe report is %s\n", filepath.Join(o.out, "index.html"))

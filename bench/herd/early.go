@@ -30,7 +30,7 @@ func earlyRefresh() Scenario {
 		},
 		Cases: func(p Profile) []Case {
 			if p.Full {
-				return []Case{earlyCase(newExpiring(p, 100*time.Millisecond, 12*time.Second, betas...), p.rounds(1, 2))}
+				return []Case{earlyCase(newExpiring(p, 100*time.Millisecond, 12*time.Second, betas...), p.rounds(1, 1))}
 			}
 			return []Case{earlyCase(newExpiring(p, 50*time.Millisecond, 2500*time.Millisecond, 0.5, 1), p.rounds(1, 1))}
 		},

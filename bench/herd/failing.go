@@ -36,7 +36,7 @@ func failing() Scenario {
 		Cases: func(p Profile) []Case {
 			processes, callers, load := pick(p.Processes, 4), pick(p.Callers, 50), pick(p.Load, 20*time.Millisecond)
 			if p.Full {
-				return []Case{failingCase(processes, callers, load, pick(p.Duration, 5*time.Second), p.rounds(1, 2), Contestants())}
+				return []Case{failingCase(processes, callers, load, pick(p.Duration, 5*time.Second), p.rounds(1, 1), Contestants())}
 			}
 			some := []string{"none", "singleflight", "rockscache", "rueidisaside", "stockade"}
 			return []Case{failingCase(processes, callers, load, pick(p.Duration, 1500*time.Millisecond), p.rounds(1, 1), some)}

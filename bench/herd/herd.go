@@ -301,9 +301,9 @@ func Count(scenarios []Scenario, p Profile, contestants []string) int {
 	return n
 }
 
-// without returns the contestants but one.
-func without(contestants []string, name string) []string {
-	return slices.DeleteFunc(slices.Clone(contestants), func(c string) bool { return c == name })
+// without returns the contestants but some.
+func without(contestants []string, some ...string) []string {
+	return slices.DeleteFunc(slices.Clone(contestants), func(c string) bool { return slices.Contains(some, c) })
 }
 
 // only returns those of a case that are wanted; no wish means all.
@@ -314,11 +314,10 @@ func only(contestants, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(contestants), func(name string) bool { return !slices.Contains(wanted, name) })
 }
 
-// Run measures scenarios: in every round the contestants take turns, each time beginning with another one. What was
-// measured before ctx ended is returned with its error.
-func (b *Bench) Run(ctx context.Context, scenarios []Scenario, p Profile, contestants []string, tell func(Event)) ([]report.Scenario, error) {
+// Run measures scenarios: in every round the contestants take turns, each time beginning with another one. Keep is given
+// each scenario as it ends: the last may not be complete when ctx has ended, which is the error then.
+func (b *Bench) Run(ctx context.Context, scenarios []Scenario, p Profile, contestants []string, tell func(Event), keep func(report.Scenario) error) error {
 	event := Event{All: Count(scenarios, p, contestants)}
-	var measured []report.Scenario
 	for _, s := range scenarios {
 		event.Scenario = s.Name
 		var noise noise
@@ -333,7 +332,7 @@ func (b *Bench) Run(ctx context.Context, scenarios []Scenario, p Profile, contes
 					noise.sample()
 					result, err := b.measure(ctx, c, contestant)
 					if ctx.Err() != nil {
-						return append(measured, finish(s, done, noise)), context.Cause(ctx)
+						return errors.Join(context.Cause(ctx), keep(finish(s, done, noise)))
 					}
 					row := report.Measurement{
 						Case: c.Name, Contestant: contestant, Round: round + 1, Figures: result.Figures, Series: result.Series,
@@ -347,9 +346,11 @@ func (b *Bench) Run(ctx context.Context, scenarios []Scenario, p Profile, contes
 				}
 			}
 		}
-		measured = append(measured, finish(s, done, noise))
+		if err := keep(finish(s, done, noise)); err != nil {
+			return err
+		}
 	}
-	return measured, nil
+	return nil
 }
 
 // finish adds what is known only when all was measured. Rows are in the order of the contestants, not of their turns.

@@ -37,7 +37,7 @@ func leases() Scenario {
 			lasts := pick(p.Duration, 1500*time.Millisecond)
 			contestants := []string{"none", "singleflight", "rockscache", "rueidisaside", "stockade"}
 			if p.Full {
-				lasts, contestants = pick(p.Duration, 10*time.Second), Contestants()
+				lasts, contestants = pick(p.Duration, 10*time.Second), without(Contestants(), "redsync", "redislock") // which do not keep up
 			}
 			return []Case{leasesCase(pick(p.Processes, 4), pick(p.Load, 60*time.Millisecond), lasts, p.rounds(1, 1), contestants)}
 		},

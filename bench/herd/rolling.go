@@ -37,7 +37,7 @@ func rolling() Scenario {
 		Cases: func(p Profile) []Case {
 			lasts, contestants := pick(p.Duration, 2*time.Second), []string{"none", "singleflight", "rockscache", "rueidisaside", "stockade", "stockade stale", "stockade local"}
 			if p.Full {
-				lasts, contestants = pick(p.Duration, 20*time.Second), Contestants()
+				lasts, contestants = pick(p.Duration, 20*time.Second), without(Contestants(), "go-redis/cache", "redislock", "rockscache strong", "stockade polling", "rueidis") // who differ little from others
 			}
 			return []Case{rollingCase(pick(p.Processes, 4), pick(p.Callers, 50), pick(p.Load, 20*time.Millisecond), lasts, p.rounds(1, 2), contestants)}
 		},
