@@ -29,7 +29,7 @@ func cold() Scenario {
 			},
 			Charts: []report.Chart{
 				{Name: "loads", Title: "Database queries for one cold key", Kind: report.Bars, Of: "loads", YTitle: "queries", YLog: true},
-				{Name: "p99", Title: "Slowest 1 % of the callers", Kind: report.Bars, Of: "p99", YTitle: "ms"},
+				{Name: "p99", Title: "Slowest 1 % of the callers", Kind: report.Bars, Of: "p99", YTitle: "ms", YLog: true},
 				{Name: "commands", Title: "Commands sent to Redis", Kind: report.Bars, Of: "commands", YTitle: "commands", YLog: true},
 			},
 		},

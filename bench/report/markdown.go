@@ -3,14 +3,18 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Column is a figure for a page that quotes the report: that of a scenario's first case that has it.
-type Column struct{ Scenario, Figure, Title string }
+type Column struct {
+	Scenario, Figure, Title string
+	Failed                  string // stands for the figure of who has an error and no figure; "error" when empty
+}
 
-// Markdown is a table of some figures: a row for each contestant, in the report's order. The best of a column is bold, and who
-// had an error says so in place of the figure.
+// Markdown is a table of some figures: a row for each contestant that has one, in the report's order. The best of a column is
+// bold; a figure beside which there was an error has a †.
 func (r *Report) Markdown(columns []Column) (string, error) {
 	var b strings.Builder
 	b.WriteString("| |")
@@ -26,6 +30,9 @@ func (r *Report) Markdown(columns []Column) (string, error) {
 		}
 	}
 	for _, p := range r.Peers {
+		if !slices.ContainsFunc(quoted, func(cells map[string]string) bool { return cells[p.Name] != "" }) {
+			continue
+		}
 		fmt.Fprintf(&b, "| %s |", p.Name)
 		for _, cells := range quoted {
 			fmt.Fprintf(&b, " %s |", cmp.Or(cells[p.Name], "–"))
@@ -49,7 +56,7 @@ func (r *Report) column(c Column) (map[string]string, error) {
 				}
 				cells := map[string]string{}
 				for _, row := range t.Rows {
-					cells[row.Contestant] = quote(row, row.Cells[at], f.Unit)
+					cells[row.Contestant] = quote(row, row.Cells[at], f.Unit, cmp.Or(c.Failed, "error"))
 				}
 				return cells, nil
 			}
@@ -58,10 +65,10 @@ func (r *Report) column(c Column) (map[string]string, error) {
 	return nil, fmt.Errorf("the report has no figure %s of %s", c.Figure, c.Scenario)
 }
 
-func quote(r row, c cell, unit string) string {
+func quote(r row, c cell, unit, failed string) string {
 	if !c.Known {
 		if len(r.Errors) > 0 {
-			return "error"
+			return failed
 		}
 		return ""
 	}
@@ -70,7 +77,7 @@ func quote(r row, c cell, unit string) string {
 		text = "**" + text + "**"
 	}
 	if len(r.Errors) > 0 {
-		text += ", errors"
+		text += " †"
 	}
 	return text
 }
