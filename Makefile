@@ -15,15 +15,22 @@ FUZZTIME ?= 20s
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: check static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
+.PHONY: check waiting computing static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
 .PHONY: gofmt vet staticcheck govulncheck tidy-diff
 
-# The tests without the race detector and those of a cluster mostly wait: they run side by side, and a step's output comes at
-# its end. The last step is the one that may be unable to run: what it says then is not to be overlooked.
-check: static race
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target alone cluster rivals
+# Tests mostly wait and linters mostly compute: they run side by side, the linters with what the tests leave of the processors. What
+# runs so prints at its end. The last step is the one that may be unable to run: what it says then is not to be overlooked.
+check: gofmt tidy-diff
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target waiting computing
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target alone rivals
 	@$(MAKE) --no-print-directory govulncheck
 	$(call step,make check: all passed)
+
+waiting: race
+	@$(MAKE) --no-print-directory cluster
+
+computing:
+	@GOGC=400 nice -n 19 $(MAKE) --no-print-directory vet staticcheck
 
 static: gofmt vet tidy-diff staticcheck
 
