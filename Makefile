@@ -15,23 +15,16 @@ FUZZTIME ?= 20s
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: check waiting computing static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
+.PHONY: check static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
 .PHONY: gofmt vet staticcheck govulncheck tidy-diff
 
-# Tests mostly wait and linters mostly compute: they run side by side, the linters with what the tests leave of the processors. What
-# runs so prints at its end. The last step is the one that may be unable to run: what it says then is not to be overlooked.
-check: gofmt tidy-diff
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target waiting computing
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target alone rivals
-	@$(MAKE) --no-print-directory govulncheck
+# One step after another: tests that wait for real time do not like company. The last step is the one that may be unable to run:
+# what it says then is not to be overlooked.
+check: static race alone rivals cluster govulncheck
 	$(call step,make check: all passed)
 
-waiting: race
-	@$(MAKE) --no-print-directory cluster
-
-computing:
-	@GOGC=400 nice -n 19 $(MAKE) --no-print-directory vet staticcheck
-
+# Compilers and linters have memory enough here: they need not collect as often.
+static: export GOGC := 400
 static: gofmt vet tidy-diff staticcheck
 
 gofmt:
