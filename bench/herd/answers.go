@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockade-cache/stockade/bench/origin"
 	"github.com/stockade-cache/stockade/bench/report"
 )
 
@@ -26,7 +25,7 @@ const kinds = 10
 func newAnswers() *Answers { return &Answers{Latency: newLatency(), Errors: map[string]int{}} }
 
 // add adds an answer that was due at that time.
-func (a *Answers) add(due time.Time, _ origin.Item, err error) {
+func (a *Answers) add(due time.Time, err error) {
 	if err == nil {
 		a.Latency.add(time.Since(due))
 		return

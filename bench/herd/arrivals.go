@@ -69,7 +69,7 @@ var arriving = define("arrive", func(ctx context.Context, w *worker, p Arrivals)
 	)
 	w.sent.Reset()
 	finish := func(due time.Time, read Read, item origin.Item, err error) {
-		result.Answers.add(due, item, err)
+		result.Answers.add(due, err)
 		mu.Lock()
 		defer mu.Unlock()
 		if n := int(due.Sub(p.At) / max(p.Slot, 1)); p.Slot > 0 && n < len(result.Slots) {

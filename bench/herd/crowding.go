@@ -17,8 +17,8 @@ var crowding = define("crowd", func(ctx context.Context, w *worker, p crowdParam
 	var callers sync.WaitGroup
 	for range p.Callers {
 		callers.Go(func() {
-			item, err := w.get(ctx, p.ID)
-			result.Answers.add(p.Ends, item, err)
+			_, err := w.get(ctx, p.ID)
+			result.Answers.add(p.Ends, err)
 		})
 	}
 	time.Sleep(time.Until(p.Look))

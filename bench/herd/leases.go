@@ -3,6 +3,7 @@ package herd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,12 +70,12 @@ func leasesCase(processes int, load, lasts time.Duration, rounds int, contestant
 				return Result{}, err
 			}
 			reads.Lasts = lasts
-			arrived, acks, err := readAndChange(ctx, fleet, reads)
+			arrived, changes, err := readAndChange(ctx, fleet, reads)
 			if err != nil {
 				return Result{}, err
 			}
 			counts, err := b.counted()
-			wrong := findStale(arrived.Reads, acks, 250*time.Millisecond)
+			wrong := findStale(arrived.Reads, changes, 250*time.Millisecond)
 			answers := arrived.Answers
 			figures := map[string]float64{
 				"rate": float64(counts.Loads) / lasts.Seconds(), "stale": 100 * float64(wrong.reads) / float64(len(arrived.Reads)), "kept": float64(wrong.kept),
@@ -87,7 +88,7 @@ func leasesCase(processes int, load, lasts time.Duration, rounds int, contestant
 
 // readAndChange has reads come while every item that is read is written and invalidated once a second, each by one of the
 // processes.
-func readAndChange(ctx context.Context, f Fleet, reads Arrivals) (*Arrived, []Ack, error) {
+func readAndChange(ctx context.Context, f Fleet, reads Arrivals) (*Arrived, []Invalidated, error) {
 	var (
 		arrived *Arrived
 		reading error
@@ -103,9 +104,5 @@ func readAndChange(ctx context.Context, f Fleet, reads Arrivals) (*Arrived, []Ac
 		return own
 	})
 	wg.Wait()
-	var acks []Ack
-	for _, some := range all {
-		acks = append(acks, some...)
-	}
-	return arrived, acks, errorsOf(reading, changing)
+	return arrived, slices.Concat(all...), errorsOf(reading, changing)
 }

@@ -2,6 +2,7 @@ package herd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -175,9 +176,9 @@ func startFleet(ctx context.Context, n int, s Setup) (Fleet, error) {
 		starting.Go(func() { fleet[i], errs[i] = startProcess(ctx, s) })
 	}
 	starting.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		fleet.stop()
-		return nil, errs[0]
+		return nil, err
 	}
 	return fleet, nil
 }

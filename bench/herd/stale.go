@@ -1,24 +1,17 @@
 package herd
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/stockade-cache/stockade/bench/origin"
 )
 
-// Ack is an invalidation: from At on, no read that begins may return less than Version.
-type Ack struct {
-	ID      int
-	Version int
-	At      time.Time // when Invalidate returned
-}
-
 // churning writes items at the origin and invalidates them, each at its own times.
-var churning = define("churn", func(ctx context.Context, w *worker, p churnParams) (acks []Ack, err error) {
+var churning = define("churn", func(ctx context.Context, w *worker, p churnParams) (all []Invalidated, err error) {
 	var (
-		mu sync.Mutex // of acks and err
+		mu sync.Mutex // of all and err
 		wg sync.WaitGroup
 	)
 	for n, id := range p.IDs {
@@ -26,19 +19,19 @@ var churning = define("churn", func(ctx context.Context, w *worker, p churnParam
 			first := p.At.Add(p.Every * time.Duration(n) / time.Duration(len(p.IDs)))
 			for at := first; at.Before(p.At.Add(p.Lasts)) && ctx.Err() == nil; at = at.Add(p.Every) {
 				time.Sleep(time.Until(at))
-				ack, failed := w.change(ctx, id)
+				one, failed := w.change(ctx, id)
 				mu.Lock()
 				if failed != nil {
 					err = failed
 				} else {
-					acks = append(acks, ack)
+					all = append(all, one)
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
-	return acks, err
+	return all, err
 })
 
 type churnParams struct {
@@ -48,14 +41,21 @@ type churnParams struct {
 	Lasts time.Duration
 }
 
+// Invalidated is an item that was written and invalidated: from Done on no read that begins may return an older version.
+type Invalidated struct {
+	Item  origin.Item // as it is since
+	Began time.Time   // before it was written
+	Done  time.Time   // when the invalidation had returned
+}
+
 // change writes an item and invalidates it.
-func (w *worker) change(ctx context.Context, id int) (Ack, error) {
+func (w *worker) change(ctx context.Context, id int) (Invalidated, error) {
+	began := time.Now()
 	item, err := w.origin.Write(ctx, id)
-	if err != nil {
-		return Ack{}, err
+	if err == nil {
+		err = w.invalidate(ctx, id)
 	}
-	err = w.invalidate(ctx, id)
-	return Ack{ID: id, Version: item.Version, At: time.Now()}, err
+	return Invalidated{Item: item, Began: began, Done: time.Now()}, err
 }
 
 // staleness is what was wrong with reads.
@@ -66,28 +66,25 @@ type staleness struct {
 
 // findStale looks for stale reads. Loads take at most longest: what is returned later than that after an invalidation has
 // been stored in spite of it.
-func findStale(reads []Read, acks []Ack, longest time.Duration) staleness {
-	byID := map[int][]Ack{}
-	for _, ack := range acks {
-		byID[ack.ID] = append(byID[ack.ID], ack)
-	}
-	for _, own := range byID {
-		slices.SortFunc(own, func(x, y Ack) int { return cmp.Compare(x.Version, y.Version) })
+func findStale(reads []Read, all []Invalidated, longest time.Duration) staleness {
+	byID := map[int][]Invalidated{}
+	for _, one := range all {
+		byID[one.Item.ID] = append(byID[one.Item.ID], one)
 	}
 	var found staleness
-	kept := map[Ack]bool{}
+	kept := map[origin.Item]bool{}
 	for _, read := range reads {
 		if read.Version == 0 {
 			continue
 		}
 		stale := false
-		for _, ack := range byID[read.ID] {
-			if read.Version >= ack.Version || !read.At.After(ack.At) {
+		for _, one := range byID[read.ID] {
+			if read.Version >= one.Item.Version || !read.At.After(one.Done) {
 				continue
 			}
 			stale = true
-			if read.At.Sub(ack.At) > longest {
-				kept[ack] = true
+			if read.At.Sub(one.Done) > longest {
+				kept[one.Item] = true
 			}
 		}
 		if stale {

@@ -3,10 +3,15 @@ package herd
 import (
 	"testing"
 	"time"
+
+	"github.com/stockade-cache/stockade/bench/origin"
 )
 
 func TestFindStale(t *testing.T) {
-	acks := []Ack{{ID: 1, Version: 3, At: at(1000)}, {ID: 1, Version: 2, At: at(100)}, {ID: 2, Version: 9, At: at(100)}}
+	changed := func(id, version, ms int) Invalidated {
+		return Invalidated{Item: origin.Item{ID: id, Version: version}, Done: at(ms)}
+	}
+	changes := []Invalidated{changed(1, 3, 1000), changed(1, 2, 100), changed(2, 9, 100)}
 	for what, test := range map[string]struct {
 		read Read
 		want staleness
@@ -22,12 +27,12 @@ func TestFindStale(t *testing.T) {
 		"an error":                        {Read{ID: 1, At: at(2000)}, staleness{}},
 		"a key that was not invalidated":  {Read{ID: 5, Version: 1, At: at(2000)}, staleness{}},
 	} {
-		if got := findStale([]Read{test.read}, acks, 250*time.Millisecond); got != test.want {
+		if got := findStale([]Read{test.read}, changes, 250*time.Millisecond); got != test.want {
 			t.Errorf("%s: %+v, want %+v", what, got, test.want)
 		}
 	}
 	twice := Read{ID: 2, Version: 1, At: at(400)}
-	if got := findStale([]Read{twice, twice}, acks, 250*time.Millisecond); got != (staleness{reads: 2, kept: 1}) {
+	if got := findStale([]Read{twice, twice}, changes, 250*time.Millisecond); got != (staleness{reads: 2, kept: 1}) {
 		t.Errorf("an old value that is read twice: %+v", got)
 	}
 }

@@ -34,7 +34,7 @@ var visiting = define("visit", func(ctx context.Context, _ *worker, p visitParam
 				if err == nil {
 					err = v.page(ctx, p.ID)
 				}
-				result.Answers.add(due, origin.Item{}, err)
+				result.Answers.add(due, err)
 				if err != nil || !time.Now().Before(end) {
 					return
 				}

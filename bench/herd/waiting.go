@@ -21,11 +21,11 @@ var waiting = define("wait", func(ctx context.Context, w *worker, p waitParams) 
 	)
 	for range p.Callers {
 		callers.Go(func() {
-			item, err := getOrLeave(ctx, func() (origin.Item, error) { return w.get(ctx, p.ID) })
+			_, err := getOrLeave(ctx, func() (origin.Item, error) { return w.get(ctx, p.ID) })
 			if err != nil && ctx.Err() != nil {
 				err = context.Cause(ctx) // whatever the client calls it
 			}
-			result.Answers.add(asked, item, err)
+			result.Answers.add(asked, err)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {

@@ -42,7 +42,7 @@ var watching = define("watch", func(ctx context.Context, w *worker, p watchParam
 	read := func(id int) {
 		began := time.Now()
 		item, err := w.get(ctx, id)
-		result.Answers.add(began, item, err)
+		result.Answers.add(began, err)
 		if err != nil {
 			return
 		}
@@ -105,19 +105,14 @@ var invalidating = define("invalidate", func(ctx context.Context, w *worker, p i
 	var mu sync.Mutex
 	p.Turns.each(ctx, func(_, id int, at time.Time) {
 		time.Sleep(time.Until(at.Add(p.After)))
-		began := time.Now()
-		item, err := w.origin.Write(ctx, id)
-		if err == nil {
-			err = w.invalidate(ctx, id)
-		}
-		done := time.Now()
-		result.Answers.add(began, item, err)
+		one, err := w.change(ctx, id)
+		result.Answers.add(one.Began, err)
 		if err != nil {
 			return // whoever invalidates knows it, and nothing is promised
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		result.Done = append(result.Done, Invalidated{Item: item, Began: began, Done: done})
+		result.Done = append(result.Done, one)
 	})
 	return result, nil
 })
@@ -130,13 +125,6 @@ type invalidateParams struct {
 type invalidations struct {
 	Answers *Answers
 	Done    []Invalidated // the good ones
-}
-
-// Invalidated is an item that was written and invalidated.
-type Invalidated struct {
-	Item  origin.Item // as it is since
-	Began time.Time   // before it was written
-	Done  time.Time   // when the invalidation had returned
 }
 
 // judge returns after how many invalidations an older version was returned to a read that began later, and how long after
