@@ -18,7 +18,7 @@ func leases() Scenario {
 	return Scenario{
 		Scenario: report.Scenario{
 			Name: "leases", Number: "S10", Title: "Hot keys that are written all the time",
-			About: "The experiment with which Facebook showed its leases: 50 hot keys, each read 280 times and invalidated once a second, and a load takes 60 ms, " +
+			About: "The experiment with which Facebook showed its leases: 50 hot keys, each read 280 times and, at random times, invalidated once a second, and a load takes 60 ms, " +
 				"give or take half. A read is stale when it begins after Invalidate has returned and gets an older value; an old value is kept when that still " +
 				"happens a quarter of a second later: a load that had begun before the write has stored what it read.",
 			Figures: []report.Figure{
@@ -86,7 +86,7 @@ func leasesCase(processes int, load, lasts time.Duration, rounds int, contestant
 	}
 }
 
-// readAndChange has reads come while every item that is read is written and invalidated once a second, each by one of the
+// readAndChange has reads come while every item that is read is written and invalidated once a second in the mean, each by one of the
 // processes.
 func readAndChange(ctx context.Context, f Fleet, reads Arrivals) (*Arrived, []Invalidated, error) {
 	var (

@@ -2,22 +2,24 @@ package herd
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/stockade-cache/stockade/bench/origin"
 )
 
-// churning writes items at the origin and invalidates them, each at its own times.
+// churning writes items at the origin and invalidates them, each at random times: some while the
+// load that the one before made necessary still runs.
 var churning = define("churn", func(ctx context.Context, w *worker, p churnParams) (all []Invalidated, err error) {
 	var (
 		mu sync.Mutex // of all and err
 		wg sync.WaitGroup
 	)
-	for n, id := range p.IDs {
+	for _, id := range p.IDs {
 		wg.Go(func() {
-			first := p.At.Add(p.Every * time.Duration(n) / time.Duration(len(p.IDs)))
-			for at := first; at.Before(p.At.Add(p.Lasts)) && ctx.Err() == nil; at = at.Add(p.Every) {
+			gap := func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(p.Every)) }
+			for at := p.At.Add(gap()); at.Before(p.At.Add(p.Lasts)) && ctx.Err() == nil; at = at.Add(gap()) {
 				time.Sleep(time.Until(at))
 				one, failed := w.change(ctx, id)
 				mu.Lock()
@@ -37,7 +39,7 @@ var churning = define("churn", func(ctx context.Context, w *worker, p churnParam
 type churnParams struct {
 	IDs   []int
 	At    time.Time
-	Every time.Duration // between two writes of one item
+	Every time.Duration // between two writes of one item, in the mean
 	Lasts time.Duration
 }
 
