@@ -86,7 +86,7 @@ func TestTheRightsOfTheReadmeAreEnough(t *testing.T) {
 			t.Error("no error")
 		}
 		if without == "" {
-			redistest.Eventually(t, 5*time.Second, "the subscription is up", func() bool { return a.bus.Live() || b.bus.Live() })
+			redistest.Eventually(t, 5*time.Second, "the subscription is up", func() bool { return a.view.bus.Live() || b.view.bus.Live() })
 		}
 	}
 	if err := admin.Do(t.Context(), "ACL", "DELUSER", "app").Err(); err != nil {

@@ -14,29 +14,21 @@ import (
 type BatchLoader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
 
 // pick is what a batch loader's end means for one key.
-func pick[T any](values map[string]T, err error, key string) (value T, _ error) {
+func pick(values map[string]any, err error, key string) (ptr any, _ error) {
 	var some *KeysError
 	var panicked *PanicError
 	switch {
 	case err == nil || err == error((*KeysError)(nil)):
 	case errors.As(err, &panicked) || !errors.As(err, &some):
-		return value, err
+		return nil, err
 	case some.Errs[key] != nil:
-		return value, some.Errs[key]
+		return nil, some.Errs[key]
 	}
-	value, ok := values[key]
+	ptr, ok := values[key]
 	if !ok {
-		return value, ErrNotFound
+		return nil, ErrNotFound
 	}
-	return value, nil
-}
-
-// one makes a loader of one key.
-func (load BatchLoader[T]) one(key string) Loader[T] {
-	return func(ctx context.Context) (T, error) {
-		values, err := load(ctx, []string{key})
-		return pick(values, err, key)
-	}
+	return ptr, nil
 }
 
 // GetMany is [Cache.Get] for many keys: one round trip for all that are stored (to each node), and one call of load for
@@ -45,13 +37,19 @@ func (load BatchLoader[T]) one(key string) Loader[T] {
 // the others, and the error is a *[KeysError]; it has the errors of Get, also when ctx has ended. A key may be asked for
 // twice.
 func (c *Cache[T]) GetMany(ctx context.Context, keys []string, load BatchLoader[T]) (map[string]T, error) {
-	if err := c.check(ctx); err != nil {
+	if err := c.view.check(ctx); err != nil {
 		return nil, err
 	}
 	if load == nil {
 		return nil, errNilLoader
 	}
-	r := &batchRead[T]{Cache: c, load: load, values: make(map[string]T, len(keys)), errs: map[string]error{}, last: map[string]*LoadError{}}
+	values := make(map[string]T, len(keys))
+	return values, c.view.readMany(ctx, keys, load.source(), func(key string, ptr any) { values[key] = unboxed[T](ptr) })
+}
+
+// readMany is [Cache.GetMany]; found is given each value that there is.
+func (c *view) readMany(ctx context.Context, keys []string, load source, found func(key string, ptr any)) error {
+	r := &batchRead{view: c, load: load, found: found, errs: map[string]error{}, last: map[string]*LoadError{}}
 	pending := make([]string, 0, len(keys))
 	seen := make(map[string]bool, len(keys))
 	outer := loadingIn(ctx)
@@ -69,25 +67,25 @@ func (c *Cache[T]) GetMany(ctx context.Context, keys []string, load BatchLoader[
 		pending = r.round(ctx, pending, first)
 	}
 	if len(r.errs) > 0 {
-		return r.values, &KeysError{Errs: r.errs}
+		return &KeysError{Errs: r.errs}
 	}
-	return r.values, nil
+	return nil
 }
 
 // batchRead is one call of GetMany.
-type batchRead[T any] struct {
-	*Cache[T]
-	load   BatchLoader[T]
-	values map[string]T
-	errs   map[string]error
-	last   map[string]*LoadError // of flights whose load began before this call
+type batchRead struct {
+	*view
+	load  source // a BatchLoader
+	found func(key string, ptr any)
+	errs  map[string]error
+	last  map[string]*LoadError // of flights whose load began before this call
 }
 
 // put takes up what one key has come to.
-func (r *batchRead[T]) put(key string, e Entry[T], err error) {
+func (r *batchRead) put(key string, e boxed, err error) {
 	switch {
 	case err == nil:
-		r.values[key] = e.Value
+		r.found(key, e.Value)
 	case !isAbsent(err):
 		r.errs[key] = err
 	}
@@ -100,24 +98,24 @@ func isAbsent(err error) bool {
 }
 
 // round is the path of a read, once, as in fetch. It returns the keys that have to go round again.
-func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (again []string) {
-	missing := make([]miss[T], 0, len(keys))
+func (r *batchRead) round(ctx context.Context, keys []string, first bool) (again []string) {
+	missing := make([]miss, 0, len(keys))
 	var toLook []string
-	var old []miss[T] // to be refreshed
+	var old []miss // to be refreshed
 	for _, key := range keys {
 		if held, now := r.local.get(key); held != nil {
 			saw := held.sight(now)
 			renew, err := r.serveLocal(held, now)
 			if renew {
-				old = append(old, miss[T]{key, saw})
+				old = append(old, miss{key, saw})
 			}
-			var e Entry[T]
+			var e boxed
 			if err == nil {
 				e = r.lend(saw)
 			}
 			r.put(key, e, err)
 		} else if r.filling.has(key) {
-			missing = append(missing, miss[T]{key: key})
+			missing = append(missing, miss{key: key})
 		} else {
 			toLook = append(toLook, key)
 		}
@@ -130,17 +128,17 @@ func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (ag
 			} else if e, err, ok := r.recall(key); ok {
 				r.put(key, r.share(e), err)
 			} else {
-				missing = append(missing, miss[T]{key: key})
+				missing = append(missing, miss{key: key})
 			}
 			continue
 		}
 		e, renew, found, err := r.serve(saw)
 		if !found {
-			missing = append(missing, miss[T]{key, saw})
+			missing = append(missing, miss{key, saw})
 			continue
 		}
 		if renew {
-			old = append(old, miss[T]{key, saw})
+			old = append(old, miss{key, saw})
 		}
 		r.put(key, e, err)
 	}
@@ -155,27 +153,27 @@ func (r *batchRead[T]) round(ctx context.Context, keys []string, first bool) (ag
 }
 
 // miss is a key with what was seen of it, which is missing or to be refreshed.
-type miss[T any] struct {
+type miss struct {
 	key string
-	saw sight[T]
+	saw sight
 }
 
 // joinMany waits for the flights of keys. Those that have none are one batch.
-func (r *batchRead[T]) joinMany(ctx context.Context, missing []miss[T]) (again []string) {
+func (r *batchRead) joinMany(ctx context.Context, missing []miss) (again []string) {
 	number := r.seq.Add(1)
-	b := &batch[T]{core: r.core, load: r.load, caller: ctx}
+	b := &batch{core: r.core, load: r.load, caller: ctx}
 	nested := loadingIn(ctx).in(r.core)
 	type boarded struct {
-		*flight[T]
+		*flight
 		landed <-chan singleflight.Result
 		mine   bool
 	}
 	all := make([]boarded, len(missing))
 	for i, m := range missing {
-		f, landed, mine := r.filling.claim(m.key, func() *flight[T] {
-			f := r.newFlight(ctx, m.key, r.policy, source[T]{plain: r.load.one(m.key)}, m.saw)
+		f, landed, mine := r.filling.claim(m.key, func() *flight {
+			f := r.newFlight(ctx, m.key, r.policy, r.load, m.saw)
 			f.nested, f.guard = nested, r.opts.Guard != nil
-			f.verdict = make(chan *outcome[T], 1)
+			f.verdict = make(chan *outcome, 1)
 			return f
 		})
 		if all[i] = (boarded{f, landed, mine}); mine {
@@ -207,14 +205,14 @@ func (r *batchRead[T]) joinMany(ctx context.Context, missing []miss[T]) (again [
 }
 
 // looked is what look has for one of many keys.
-type looked[T any] struct {
-	sight[T]
+type looked struct {
+	sight
 	err error
 }
 
 // lookMany is look for many keys: a trip for all of a node.
-func (c *core[T]) lookMany(ctx context.Context, keys []string) []looked[T] {
-	list := make([]looked[T], len(keys))
+func (c *core) lookMany(ctx context.Context, keys []string) []looked {
+	list := make([]looked, len(keys))
 	names := make([]string, len(keys))
 	groups := c.byNode(ctx, len(keys), func(i int) string {
 		names[i] = keyName(c.opts.Prefix, 'v', keys[i])
@@ -242,7 +240,7 @@ func (c *core[T]) lookMany(ctx context.Context, keys []string) []looked[T] {
 }
 
 // byNode groups 0…count−1 by the nodes that have the names; failed is told of those whose node is not known.
-func (c *core[T]) byNode(ctx context.Context, count int, name func(int) string, failed func(int, error)) map[*node][]int {
+func (c *core) byNode(ctx context.Context, count int, name func(int) string, failed func(int, error)) map[*node][]int {
 	groups := map[*node][]int{}
 	var unknown error // no node is: to ask for each name would take as long as for the first
 	for i := range count {

@@ -141,7 +141,7 @@ func batchesAmidInvalidations(t *testing.T, s *redistest.FakeServer, seed uint64
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					if rnd(3) == 0 {
-						v, err := c.Get(ctx, some[0], BatchLoader[int64](load).one(some[0]))
+						v, err := c.Get(ctx, some[0], one[int64](load, some[0]))
 						if err != nil || v < floor[some[0]] {
 							t.Errorf("Get %s: %d, want at least %d, %v", some[0], v, floor[some[0]], err)
 						}
@@ -161,9 +161,9 @@ func batchesAmidInvalidations(t *testing.T, s *redistest.FakeServer, seed uint64
 	wg.Wait()
 	for _, c := range caches {
 		_ = c.Close()
-		want(t, "permits", c.permits.TryAcquire(int64(c.opts.MaxLoads)), true)
-		want(t, "filling", int(c.filling.count.Load()), 0)
-		want(t, "refreshing", int(c.refreshing.count.Load()), 0)
+		want(t, "permits", c.view.permits.TryAcquire(int64(c.view.opts.MaxLoads)), true)
+		want(t, "filling", int(c.view.filling.count.Load()), 0)
+		want(t, "refreshing", int(c.view.refreshing.count.Load()), 0)
 	}
 	want(t, "leases", leases(t, s), 0)
 }
@@ -229,8 +229,8 @@ func slowReply(step string) redis.Hook {
 func TestABatchHearsOfInvalidations(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 		c, other := open[string](t, s.Client(t)), open[string](t, s.Client(t))
-		c.bus.Start()
-		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		c.view.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.view.bus.Live)
 		began, finish := make(chan struct{}), make(chan struct{})
 		o := table{before: func(context.Context, []string) error { close(began); <-finish; return nil }}
 		go func() { _, _ = c.GetMany(t.Context(), []string{"a", "b"}, o.load) }()
@@ -249,8 +249,8 @@ func TestABatchHearsDuringARenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 		rdb := s.Client(t)
 		c, other := open[string](t, rdb), open[string](t, s.Client(t))
-		c.bus.Start()
-		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		c.view.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.view.bus.Live)
 		began, finish := make(chan struct{}), make(chan struct{})
 		o := table{before: func(context.Context, []string) error { close(began); <-finish; return nil }}
 		go func() { _, _ = c.GetMany(t.Context(), []string{"a", "b", "c"}, o.load) }()
@@ -276,8 +276,8 @@ func TestABatchHearsBeforeItsLoad(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 				rdb := s.Client(t)
 				c, other := open[string](t, rdb), open[string](t, s.Client(t))
-				c.bus.Start()
-				redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+				c.view.bus.Start()
+				redistest.Eventually(t, time.Second, "the subscription is up", c.view.bus.Live)
 				began, finish := make(chan struct{}), make(chan struct{})
 				o := table{before: func(context.Context, []string) error { close(began); <-finish; return nil }}
 				rdb.AddHook(slowReply("acquire"))
@@ -285,7 +285,7 @@ func TestABatchHearsBeforeItsLoad(t *testing.T) {
 					if many {
 						_, _ = c.GetMany(t.Context(), []string{"a", "c"}, o.load)
 					} else {
-						_, _ = c.Get(t.Context(), "a", BatchLoader[string](o.load).one("a"))
+						_, _ = c.Get(t.Context(), "a", one[string](o.load, "a"))
 					}
 				}()
 				time.Sleep(10 * time.Millisecond)

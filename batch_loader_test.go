@@ -123,8 +123,8 @@ func TestABatchKeepsAPrivateErrorToItself(t *testing.T) {
 		cancel()
 		<-done
 		time.Sleep(time.Minute)
-		want(t, "permits", c.permits.TryAcquire(1), true)
-		c.permits.Release(1)
+		want(t, "permits", c.view.permits.TryAcquire(1), true)
+		c.view.permits.Release(1)
 	})
 }
 
@@ -181,9 +181,9 @@ func TestBatchesInBatches(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		want(t, "permits", c.permits.TryAcquire(1), true)
-		c.permits.Release(1)
-		want(t, "filling", int(c.filling.count.Load()), 0)
+		want(t, "permits", c.view.permits.TryAcquire(1), true)
+		c.view.permits.Release(1)
+		want(t, "filling", int(c.view.filling.count.Load()), 0)
 	})
 }
 

@@ -71,9 +71,9 @@ func TestABatchOfManyKeysWhileRedisFreezes(t *testing.T) {
 				faults.Clear()
 				time.Sleep(20 * time.Second)
 				want(t, "leases", leases(t, s), 0)
-				want(t, "filling", int(c.filling.count.Load()), 0)
-				want(t, "permits", c.permits.TryAcquire(64), true)
-				c.permits.Release(64)
+				want(t, "filling", int(c.view.filling.count.Load()), 0)
+				want(t, "permits", c.view.permits.TryAcquire(64), true)
+				c.view.permits.Release(64)
 			})
 		})
 	}
@@ -206,7 +206,7 @@ func TestGetManyWithoutSlots(t *testing.T) {
 				defer rdb.Close()
 				c := open[string](t, rdb)
 				var o table
-				if v, err := c.Get(t.Context(), "x", BatchLoader[string](o.load).one("x")); v != "v of x" || err != nil {
+				if v, err := c.Get(t.Context(), "x", one[string](o.load, "x")); v != "v of x" || err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
 				begun := time.Now()
@@ -272,10 +272,10 @@ func TestCloseEndsABatchAtAnyMoment(t *testing.T) {
 				}
 				synctest.Wait()
 				want(t, "leases", leases(t, s), 0)
-				want(t, "filling", int(c.filling.count.Load()), 0)
-				want(t, "refreshing", int(c.refreshing.count.Load()), 0)
-				want(t, "permits", c.permits.TryAcquire(2), true)
-				want(t, "background", c.background.TryAcquire(1), true)
+				want(t, "filling", int(c.view.filling.count.Load()), 0)
+				want(t, "refreshing", int(c.view.refreshing.count.Load()), 0)
+				want(t, "permits", c.view.permits.TryAcquire(2), true)
+				want(t, "background", c.view.background.TryAcquire(1), true)
 			})
 		})
 	}

@@ -343,3 +343,11 @@ func TestABatchIsOneLoad(t *testing.T) {
 		want(t, "loads", o.loads(), "[[a b]]")
 	})
 }
+
+// one makes a loader of one key of a batch loader.
+func one[T any](load BatchLoader[T], key string) Loader[T] {
+	return func(ctx context.Context) (T, error) {
+		values, err := load(ctx, []string{key})
+		return values[key], err
+	}
+}

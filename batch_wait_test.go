@@ -47,8 +47,8 @@ func TestABatchWaitsForAKey(t *testing.T) {
 		faults := redistest.NewFaults(t)
 		rdb.AddHook(faults)
 		holder, c := open[string](t, s.Client(t)), open[string](t, rdb)
-		c.bus.Start()
-		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		c.view.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.view.bus.Live)
 		p := get(holder, "a")
 		<-p.began
 		var o table
@@ -80,8 +80,8 @@ func TestABatchPolls(t *testing.T) {
 		c := open[string](t, rdb, func(o *Options) {
 			o.Observer.Wait = func(e WaitEvent) { mu.Lock(); defer mu.Unlock(); told = append(told, e) }
 		})
-		c.bus.Start()
-		redistest.Eventually(t, time.Second, "the subscription is up", c.bus.Live)
+		c.view.bus.Start()
+		redistest.Eventually(t, time.Second, "the subscription is up", c.view.bus.Live)
 		keys := numbered(50)
 		finish := make(chan struct{})
 		slow := table{before: func(context.Context, []string) error { <-finish; return nil }}

@@ -12,16 +12,16 @@ import (
 
 // batch is the load of many keys by one call of a loader. Each key has a flight of its own, which others join; a flight
 // that turns out to be another's to load leaves the batch and goes on alone.
-type batch[T any] struct {
-	*core[T]
-	load    BatchLoader[T]
+type batch struct {
+	*core
+	load    source // a BatchLoader
 	caller  context.Context
-	flights []*flight[T]
+	flights []*flight
 }
 
 // bid is one flight's part in a batch.
-type bid[T any] struct {
-	*flight[T]
+type bid struct {
+	*flight
 	waiter   *bus.Waiter
 	token    string
 	acquired script.Acquired
@@ -29,7 +29,7 @@ type bid[T any] struct {
 	err      error     // of the acquire
 	lease    lease     // when granted
 	lost     bool      // the lease
-	wait     waiting[T]
+	wait     waiting
 	// Of a load without a lease:
 	node  *node // nil when it is not known
 	down  bool
@@ -37,7 +37,7 @@ type bid[T any] struct {
 }
 
 // isDown reports whether the key's node does not answer.
-func (bid *bid[T]) isDown() bool {
+func (bid *bid) isDown() bool {
 	if bid.node == nil {
 		return bid.nodes.single.isOpen.Load()
 	}
@@ -51,14 +51,14 @@ const (
 )
 
 // decide ends a flight, or with nil lets it go on alone.
-func (bid *bid[T]) decide(o *outcome[T]) {
+func (bid *bid) decide(o *outcome) {
 	bid.wait.tell()
 	bid.waiter.Stop()
 	bid.verdict <- o
 }
 
 // decideAll ends flights with one error.
-func decideAll[T any](bids []*bid[T], err error) {
+func decideAll(bids []*bid, err error) {
 	for _, bid := range bids {
 		bid.wait.err = err
 		bid.decide(bid.failed(err))
@@ -66,15 +66,15 @@ func decideAll[T any](bids []*bid[T], err error) {
 }
 
 // fill gets the keys of all flights into Redis, or out of it.
-func (b *batch[T]) fill() {
+func (b *batch) fill() {
 	names := make([]string, len(b.flights))
 	for i, f := range b.flights {
 		names[i] = f.names.Value
 	}
 	waiters, woken := b.bus.RegisterAll(names) // before the acquire, so that no wake is missed after it
-	bids := make([]*bid[T], len(b.flights))
+	bids := make([]*bid, len(b.flights))
 	for i, f := range b.flights {
-		bids[i] = &bid[T]{flight: f, waiter: waiters[i], token: newToken(), wait: waiting[T]{flight: f}}
+		bids[i] = &bid{flight: f, waiter: waiters[i], token: newToken(), wait: waiting{flight: f}}
 	}
 	if lead := bids[0]; !lead.tryEnter() { // all are nested, or none is
 		var queued time.Duration
@@ -90,12 +90,12 @@ func (b *batch[T]) fill() {
 
 // ask asks for the leases of flights under one permit, and starts the load of what is granted. It returns those that
 // another process holds.
-func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
+func (b *batch) ask(bids []*bid) (busy []*bid) {
 	leave := bids[0].leave
 	sent := b.seq.Add(1)
 	b.acquire(bids)
 	b.disown(bids)
-	var load []*bid[T]
+	var load []*bid
 	var waiters []*bus.Waiter // of what is loaded: a message about it is for its holder
 	for _, bid := range bids {
 		a := bid.acquired
@@ -117,7 +117,7 @@ func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 				bid.decide(nil)
 			}
 		case a.Status == script.Failed:
-			o := remoteFailure[T](a, sent)
+			o := remoteFailure(a, sent)
 			bid.wait.err = o.err
 			bid.decide(o)
 		case a.Status == script.Busy:
@@ -143,11 +143,11 @@ func (b *batch[T]) ask(bids []*bid[T]) (busy []*bid[T]) {
 }
 
 // acquire asks for leases, with a pipeline for each node.
-func (b *batch[T]) acquire(bids []*bid[T]) {
+func (b *batch) acquire(bids []*bid) {
 	groups := b.byNode(b.ctx, len(bids), func(i int) string { return bids[i].names.Lease }, func(i int, err error) { bids[i].node, bids[i].err = nil, err })
 	each(groups, func(n *node, group []int) {
 		for part := range slices.Chunk(group, maxBatch) {
-			list := make([]*bid[T], len(part))
+			list := make([]*bid, len(part))
 			for j, i := range part {
 				list[j] = bids[i]
 				bids[i].node = n
@@ -158,7 +158,7 @@ func (b *batch[T]) acquire(bids []*bid[T]) {
 }
 
 // acquireFrom asks one node. Requests that it found too late are sent once more, by the time that it told.
-func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
+func (b *batch) acquireFrom(n *node, bids []*bid) {
 	for try := range 2 {
 		// The call may go on when it was given up, so it has what it needs for itself.
 		asked, seen, waited := bids, make([]*string, len(bids)), make([]string, len(bids))
@@ -178,7 +178,7 @@ func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 			}
 			return list, errs
 		})
-		var late []*bid[T]
+		var late []*bid
 		for i, bid := range bids {
 			if bid.err = errs[i]; bid.err != nil {
 				continue
@@ -199,7 +199,7 @@ func (b *batch[T]) acquireFrom(n *node, bids []*bid[T]) {
 	}
 }
 
-func (b *batch[T]) releases(bids []*bid[T]) []script.Call {
+func (b *batch) releases(bids []*bid) []script.Call {
 	calls := make([]script.Call, len(bids))
 	for i, bid := range bids {
 		calls[i] = script.Release(bid.names, bid.token, b.channel)
@@ -208,8 +208,8 @@ func (b *batch[T]) releases(bids []*bid[T]) []script.Call {
 }
 
 // disown gives leases back that unanswered acquires may have been granted, in the background.
-func (b *batch[T]) disown(bids []*bid[T]) {
-	var unanswered []*bid[T]
+func (b *batch) disown(bids []*bid) {
+	var unanswered []*bid
 	for _, bid := range bids {
 		if bid.err != nil && mayBeGranted(bid.err) {
 			unanswered = append(unanswered, bid)
@@ -221,7 +221,7 @@ func (b *batch[T]) disown(bids []*bid[T]) {
 }
 
 // loadAll loads by one call of the loader and commits. The outcomes are the bids', in their order.
-func (b *batch[T]) loadAll(bids []*bid[T], changed <-chan struct{}, leave func()) []*outcome[T] {
+func (b *batch) loadAll(bids []*bid, changed <-chan struct{}, leave func()) []*outcome {
 	start := b.seq.Add(1)
 	for _, bid := range bids {
 		if bid.err == nil {
@@ -230,9 +230,9 @@ func (b *batch[T]) loadAll(bids []*bid[T], changed <-chan struct{}, leave func()
 	}
 	ctx, landed := b.begin(bids, leave)
 	l := hold(b.core, ctx, landed, changed, func() script.Status { return b.renew(bids) })
-	outcomes := make([]*outcome[T], len(bids))
-	var leased []*bid[T]
-	var endings []*ending[T]
+	outcomes := make([]*outcome, len(bids))
+	var leased []*bid
+	var endings []*ending
 	var calls []script.Call
 	for i, bid := range bids {
 		r := l.result.of(bid.key, l.err, l.took)
@@ -242,9 +242,9 @@ func (b *batch[T]) loadAll(bids []*bid[T], changed <-chan struct{}, leave func()
 			leased, endings, calls = append(leased, bid), append(endings, e), append(calls, e.call)
 			outcomes[i] = e.outcome
 		case r.ruledOut:
-			outcomes[i] = &outcome[T]{err: b.notFound, validAt: start}
+			outcomes[i] = &outcome{err: b.notFound, validAt: start}
 		default:
-			outcomes[i] = &outcome[T]{validAt: start}
+			outcomes[i] = &outcome{validAt: start}
 			bid.keep(outcomes[i], r, bid.down && bid.isDown(), bid.epoch, bid.err)
 		}
 	}
@@ -255,14 +255,14 @@ func (b *batch[T]) loadAll(bids []*bid[T], changed <-chan struct{}, leave func()
 }
 
 // batchAnswer is what came of the keys of a batch.
-type batchAnswer[T any] struct {
-	values   map[string]T
+type batchAnswer struct {
+	values   map[string]any  // pointers to values
 	ruledOut map[string]bool // by the Guard
 }
 
 // of is the part of one key.
-func (a batchAnswer[T]) of(key string, err error, took time.Duration) loaded[T] {
-	r := loaded[T]{took: took}
+func (a batchAnswer) of(key string, err error, took time.Duration) loaded {
+	r := loaded{took: took}
 	if r.ruledOut = a.ruledOut[key]; !r.ruledOut {
 		r.entry.Value, r.err = pick(a.values, err, key)
 	}
@@ -270,7 +270,7 @@ func (a batchAnswer[T]) of(key string, err error, took time.Duration) loaded[T] 
 }
 
 // begin asks the Guard about all keys and runs the loader for those that may exist.
-func (b *batch[T]) begin(bids []*bid[T], leave func()) (context.Context, <-chan landing[batchAnswer[T]]) {
+func (b *batch) begin(bids []*bid, leave func()) (context.Context, <-chan landing[batchAnswer]) {
 	asked := map[string]bool{}
 	var keys []string
 	for _, bid := range bids {
@@ -279,7 +279,7 @@ func (b *batch[T]) begin(bids []*bid[T], leave func()) (context.Context, <-chan 
 	}
 	guard := bids[0].guard
 	mark := &loading{core: b.core, keys: asked, outer: loadingIn(b.caller)}
-	return launch(b.core, b.caller, mark, leave, func(ctx context.Context) (a batchAnswer[T], err error) {
+	return launch(b.core, b.caller, mark, leave, func(ctx context.Context) (a batchAnswer, err error) {
 		if guard {
 			a.ruledOut = b.rulesOut(ctx, keys)
 			keys = slices.DeleteFunc(keys, func(key string) bool { return a.ruledOut[key] })
@@ -288,7 +288,7 @@ func (b *batch[T]) begin(bids []*bid[T], leave func()) (context.Context, <-chan 
 			return a, err
 		}
 		b.stats.loads.Add(1)
-		a.values, err = b.load(ctx, keys)
+		a.values, err = b.format.of.loadMany(ctx, b.load, keys)
 		if b.opts.Observer.Load != nil {
 			for key := range a.values {
 				if !asked[key] || a.ruledOut[key] {
@@ -301,8 +301,8 @@ func (b *batch[T]) begin(bids []*bid[T], leave func()) (context.Context, <-chan 
 }
 
 // renew renews the leases that are not lost.
-func (b *batch[T]) renew(bids []*bid[T]) script.Status {
-	var held []*bid[T]
+func (b *batch) renew(bids []*bid) script.Status {
+	var held []*bid
 	var calls []script.Call
 	for _, bid := range bids {
 		if bid.err == nil && !bid.lost {
@@ -330,7 +330,7 @@ type finished struct {
 }
 
 // finishAll is finish for many: a pipeline for each node, or several when there is much to send.
-func (b *batch[T]) finishAll(op string, bids []*bid[T], calls []script.Call) []finished {
+func (b *batch) finishAll(op string, bids []*bid, calls []script.Call) []finished {
 	ctx := context.Background()
 	list := make([]finished, len(bids))
 	groups := b.byNode(ctx, len(bids), func(i int) string { return bids[i].names.Lease }, func(i int, _ error) { list[i].status = unanswered })

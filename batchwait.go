@@ -8,7 +8,7 @@ import (
 
 // wait waits for leases of other processes, as a flight does that is alone. Keys of which a message has come are read by
 // a trip, and asked for when they are not there; a poll asks for all that are left.
-func (b *batch[T]) wait(pending []*bid[T], woken <-chan struct{}) {
+func (b *batch) wait(pending []*bid, woken <-chan struct{}) {
 	begun := time.Now()
 	b.bus.Start()
 	for _, bid := range pending {
@@ -23,7 +23,7 @@ func (b *batch[T]) wait(pending []*bid[T], woken <-chan struct{}) {
 			return
 		}
 		timer := time.NewTimer(time.Until(earliest(budget, b.nextPoll(pending, polls, polled))))
-		var ask, rest []*bid[T]
+		var ask, rest []*bid
 		select {
 		case <-woken:
 			ask, rest = b.sortOut(pending)
@@ -57,7 +57,7 @@ func (b *batch[T]) wait(pending []*bid[T], woken <-chan struct{}) {
 
 // nextPoll says when all that is pending is asked for: by the rule of one flight, or when a lease may have expired, which
 // sends no message; a millisecond later it is gone for certain.
-func (b *batch[T]) nextPoll(pending []*bid[T], polls int, polled time.Time) time.Time {
+func (b *batch) nextPoll(pending []*bid, polls int, polled time.Time) time.Time {
 	first, spread := firstPoll, 0.5
 	if b.bus.Live() {
 		first, spread = firstAwokenPoll, 0.25
@@ -78,7 +78,7 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // sortOut tells the keys of which a message has come from the rest.
-func (b *batch[T]) sortOut(pending []*bid[T]) (woken, rest []*bid[T]) {
+func (b *batch) sortOut(pending []*bid) (woken, rest []*bid) {
 	for _, bid := range pending {
 		select {
 		case <-bid.waiter.C:
@@ -93,7 +93,7 @@ func (b *batch[T]) sortOut(pending []*bid[T]) (woken, rest []*bid[T]) {
 }
 
 // peek reads keys by a trip and returns those that are not there.
-func (b *batch[T]) peek(bids []*bid[T]) (missing []*bid[T]) {
+func (b *batch) peek(bids []*bid) (missing []*bid) {
 	keys := make([]string, len(bids))
 	for i, bid := range bids {
 		keys[i] = bid.key

@@ -172,7 +172,12 @@ type LocalOptions struct {
 // Cache is a read-through cache of values of one type. It is safe for concurrent use. Close it when it is not needed
 // any more; the client stays open.
 type Cache[T any] struct {
-	*core[T]
+	view view // not embedded: every T would have a copy of each of its methods
+}
+
+// view is a Cache without its type.
+type view struct {
+	*core
 	policy Policy // complete
 	err    error  // of an invalid With
 }
@@ -187,7 +192,7 @@ func New[T any](rdb redis.UniversalClient, opts Options) (*Cache[T], error) {
 	if isNil(rdb) {
 		return nil, configError("client", rdb, "a go-redis client is required")
 	}
-	return &Cache[T]{core: newCore[T](rdb, opts), policy: opts.policy()}, nil
+	return &Cache[T]{view{core: newCore(rdb, opts, newFormat[T](opts.Codec)), policy: opts.policy()}}, nil
 }
 
 // Get returns the value of a key, from Redis or from one load in the fleet. A stale value whose refresh fails is
@@ -195,44 +200,45 @@ func New[T any](rdb redis.UniversalClient, opts Options) (*Cache[T], error) {
 // [ErrLoadTimeout], [ErrOverloaded], [ErrReentrant], [ErrRedis] (by policy), [ErrClosed], or ctx's. It never returns a
 // zero value with a nil error unless the loader or Set gave exactly that.
 func (c *Cache[T]) Get(ctx context.Context, key string, load Loader[T]) (T, error) {
-	from := source[T]{plain: load}
-	held, _, err := c.tryLocal(ctx, key, from)
+	from := load.source()
+	held, _, err := c.view.tryLocal(ctx, key, from)
 	switch {
 	case err != nil:
 		var none T
 		return none, err
 	case held != nil:
-		return c.own(held.value), nil
+		return unboxed[T](c.view.format.of.own(held.value)), nil
 	}
-	e, err := c.read(ctx, key, from, "")
-	return e.Value, err
+	e, err := c.view.read(ctx, key, from, "")
+	return unboxed[T](e.Value), err
 }
 
 // Fetch is Get for a loader that works on entries. See [EntryLoader].
 func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (Entry[T], error) {
-	from := source[T]{entry: load}
-	held, now, err := c.tryLocal(ctx, key, from)
+	from := load.source()
+	held, now, err := c.view.tryLocal(ctx, key, from)
 	switch {
 	case err != nil:
 		return Entry[T]{}, err
 	case held != nil:
-		return c.lend(held.sight(now)), nil
+		return unbox[T](c.view.lend(held.sight(now))), nil
 	}
-	return c.read(ctx, key, from, "")
+	e, err := c.view.read(ctx, key, from, "")
+	return unbox[T](e), err
 }
 
 // read is the path of a read from Redis on. What the write of token stored counts as missing.
-func (c *Cache[T]) read(ctx context.Context, key string, load source[T], token string) (Entry[T], error) {
+func (c *view) read(ctx context.Context, key string, load source, token string) (boxed, error) {
 	var last *LoadError // of a flight whose load began before this call
 	for round := 0; ; round++ {
 		// A key that is being filled is missing: join without asking Redis.
-		var saw sight[T]
+		var saw sight
 		if !c.filling.has(key) {
 			var err error
 			saw, err = c.look(ctx, key, true)
 			if err != nil {
 				if err := ended(ctx, err); err != nil {
-					return Entry[T]{}, err
+					return boxed{}, err
 				}
 				// Redis has failed. What is not remembered the flight decides, by policy.
 				if e, err, ok := c.recall(key); ok {
@@ -252,7 +258,7 @@ func (c *Cache[T]) read(ctx context.Context, key string, load source[T], token s
 		}
 		flight, err := c.join(ctx, key, c.policy, load, saw)
 		if err != nil {
-			return Entry[T]{}, err
+			return boxed{}, err
 		}
 		if flight.fits {
 			if !flight.mine {
@@ -265,11 +271,11 @@ func (c *Cache[T]) read(ctx context.Context, key string, load source[T], token s
 }
 
 // serve says what a reader gets of what is stored, and whether that is to be refreshed; found is false when it is missing.
-func (c *Cache[T]) serve(saw sight[T]) (e Entry[T], renew, found bool, err error) {
+func (c *view) serve(saw sight) (e boxed, renew, found bool, err error) {
 	switch {
 	case saw.state == fresh && saw.kind == kindAbsent:
 		c.stats.absent.Add(1)
-		return Entry[T]{}, false, true, c.notFound
+		return boxed{}, false, true, c.notFound
 	case saw.state == fresh:
 		c.stats.hits.Add(1)
 		renew = elected(saw.now*1000, saw.begin(), saw.freshUntil*1000, saw.cost, c.policy.EarlyRefresh, rand.Float64())
@@ -278,44 +284,57 @@ func (c *Cache[T]) serve(saw sight[T]) (e Entry[T], renew, found bool, err error
 		c.stats.stale.Add(1)
 		return c.lend(saw), true, true, nil
 	}
-	return Entry[T]{}, false, false, nil
+	return boxed{}, false, false, nil
 }
 
 // Lookup returns what is stored and never loads: a fresh or stale entry, [ErrNotFound] for a key that is known not to
 // exist, [ErrMiss] when nothing is known, [ErrRedis] when Redis fails, whatever the policy.
 func (c *Cache[T]) Lookup(ctx context.Context, key string) (Entry[T], error) {
+	e, err := c.view.lookup(ctx, key)
+	return unbox[T](e), err
+}
+
+func (c *view) lookup(ctx context.Context, key string) (boxed, error) {
 	if err := c.check(ctx); err != nil {
-		return Entry[T]{}, err
+		return boxed{}, err
 	}
-	var saw sight[T]
+	var saw sight
 	if held, now := c.local.get(key); held != nil {
 		saw = held.sight(now)
 	} else {
 		var err error
 		if saw, err = c.look(ctx, key, false); err != nil {
 			if err := ended(ctx, err); err != nil {
-				return Entry[T]{}, err
+				return boxed{}, err
 			}
-			return Entry[T]{}, redisError(err)
+			return boxed{}, redisError(err)
 		}
 	}
 	switch {
 	case saw.state == fresh && saw.kind == kindAbsent:
-		return Entry[T]{}, c.notFound
+		return boxed{}, c.notFound
 	case saw.state == fresh, saw.state == stale:
 		return c.lend(saw), nil
 	}
-	return Entry[T]{}, ErrMiss
+	return boxed{}, ErrMiss
 }
 
 // With returns a view of the cache with other lifetimes. It shares everything else, flights too: a flight has the
 // lifetimes of the view that started it. An invalid policy shows as an error on every call of the view.
 func (c *Cache[T]) With(p Policy) *Cache[T] {
-	policy, err := c.policy.with(p)
-	if c.err != nil {
-		err = c.err
+	policy, err := c.view.policy.with(p)
+	if c.view.err != nil {
+		err = c.view.err
 	}
-	return &Cache[T]{core: c.core, policy: policy, err: err}
+	return &Cache[T]{view{core: c.view.core, policy: policy, err: err}}
+}
+
+// Close ends the cache, for all its views: running flights are cancelled and give their leases back, their callers and
+// all later calls get [ErrClosed]. It returns when every loader and every call of the client has returned, so a loader
+// must not call it. It may be called again. The client stays open.
+func (c *Cache[T]) Close() error {
+	c.view.close()
+	return nil
 }
 
 // Wrap turns a function of a repository into a cached one with the same signature. key must give different keys to
@@ -327,7 +346,7 @@ func Wrap[K, T any](c *Cache[T], key func(K) string, load func(context.Context, 
 }
 
 // check refuses a call that cannot be answered.
-func (c *Cache[T]) check(ctx context.Context) error {
+func (c *view) check(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return errNilContext
@@ -342,11 +361,11 @@ func (c *Cache[T]) check(ctx context.Context) error {
 }
 
 // checkRead refuses a read that cannot be answered.
-func (c *Cache[T]) checkRead(ctx context.Context, key string, load source[T]) error {
+func (c *view) checkRead(ctx context.Context, key string, load source) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
-	if load.plain == nil && load.entry == nil {
+	if load.loader == nil {
 		return errNilLoader
 	}
 	if c.stats.loading.Load() > 0 && loadingIn(ctx).has(c.core, key) {

@@ -96,9 +96,9 @@ func (c *chaos) strike(admin *redis.Client) {
 	case 7:
 		proxy.Cut()
 	case 8:
-		admin.Del(ctx, cache.names("k").Lease)
+		admin.Del(ctx, cache.view.names("k").Lease)
 	case 9:
-		admin.Del(ctx, cache.names("k").Value)
+		admin.Del(ctx, cache.view.names("k").Value)
 	case 10:
 		admin.ScriptFlush(ctx)
 	case 11:

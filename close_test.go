@@ -173,7 +173,7 @@ func TestCloseOnAFrozenServer(t *testing.T) {
 		})
 	}
 	redistest.Eventually(t, 5*time.Second, "all wait for a trip", func() bool {
-		n := c.nodes.single
+		n := c.view.nodes.single
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return len(n.places) == 10

@@ -154,10 +154,10 @@ func TestClusterReplicaRouting(t *testing.T) {
 // keysOf returns n keys for each master, the given master's first.
 func keysOf(t testing.TB, servers *redistest.ClusterServers, c *Cache[string], n int) (first, others []string) {
 	t.Helper()
-	master := servers.Master(t, c.names("0").Value)
+	master := servers.Master(t, c.view.names("0").Value)
 	for i := 0; len(first) < n || len(others) < n; i++ {
 		key := fmt.Sprint(i)
-		if servers.Master(t, c.names(key).Value) == master {
+		if servers.Master(t, c.view.names(key).Value) == master {
 			first = append(first, key)
 		} else {
 			others = append(others, key)
@@ -206,7 +206,7 @@ func TestClusterMasterFrozen(t *testing.T) {
 	o := slowly("v")
 	before := times(t, c, others, time.Second, o)
 	wantLoads(t, o, 0)
-	master := servers.Master(t, c.names(frozen[0]).Value)
+	master := servers.Master(t, c.view.names(frozen[0]).Value)
 	master.Freeze(t)
 	var local []time.Duration
 	var during []time.Duration
@@ -260,7 +260,7 @@ func TestClusterMasterKilled(t *testing.T) {
 	if err := c.Set(t.Context(), "k", "v"); err != nil {
 		t.Fatal(err)
 	}
-	master := servers.Master(t, c.names("k").Value)
+	master := servers.Master(t, c.view.names("k").Value)
 	killed := time.Now()
 	master.Kill()
 	stop := make(chan struct{})
@@ -312,7 +312,7 @@ func TestClusterLocalTiers(t *testing.T) {
 	redistest.Eventually(t, 60*time.Second, "a replica has taken over", func() bool {
 		for _, key := range shortKeys() {
 			for _, c := range caches {
-				if c.Set(t.Context(), key, "v") != nil || !c.local.live.Load() {
+				if c.Set(t.Context(), key, "v") != nil || !c.view.local.live.Load() {
 					return false
 				}
 			}
@@ -329,7 +329,7 @@ func TestSentinelLocalTiers(t *testing.T) {
 	servers.Master(t).Kill()
 	redistest.Eventually(t, 60*time.Second, "the replica has taken over", func() bool {
 		for _, c := range caches {
-			if c.Set(t.Context(), "a", "v") != nil || !c.local.live.Load() {
+			if c.Set(t.Context(), "a", "v") != nil || !c.view.local.live.Load() {
 				return false
 			}
 		}

@@ -18,24 +18,24 @@ import (
 )
 
 // core is what the views of a Cache share.
-type core[T any] struct {
+type core struct {
 	opts     Options // complete
 	channel  string
-	format   format[T]
+	format   format
 	notFound error // Is ErrNotFound and Options.NotFound
 
 	nodes  *nodes
 	bus    *bus.Bus
-	memory memory[T]
-	local  *local[T]              // nil when off
+	memory memory
+	local  *local                 // nil when off
 	origin atomic.Pointer[string] // of the changes that this cache makes
 	stats  counters
 
 	// seq numbers arrivals of callers and sends of steps, to tell which came first. No clock could: in one instant
 	// of a clock much happens.
 	seq        atomic.Uint64
-	filling    flights[T]  // that fill a missing key
-	refreshing registry[T] // background refreshes
+	filling    flights  // that fill a missing key
+	refreshing registry // background refreshes
 	permits    *semaphore.Weighted
 	background *semaphore.Weighted // what refreshes may use of the permits
 	overdue    atomic.Int64        // calls of the Guard that were given up and have not returned
@@ -48,10 +48,10 @@ type core[T any] struct {
 	closing sync.Once
 }
 
-func newCore[T any](rdb redis.UniversalClient, opts Options) *core[T] {
+func newCore(rdb redis.UniversalClient, opts Options, format format) *core {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	c := &core[T]{
-		opts: opts, channel: opts.Prefix + ":wake", format: newFormat[T](opts.Codec), notFound: ErrNotFound,
+	c := &core{
+		opts: opts, channel: opts.Prefix + ":wake", format: format, notFound: ErrNotFound,
 		permits:    semaphore.NewWeighted(int64(opts.MaxLoads)),
 		background: semaphore.NewWeighted(int64(max(opts.MaxLoads/4, 1))),
 		ctx:        ctx, cancel: cancel, work: &tasks.Group{Closed: ErrClosed}, calls: &tasks.Group{Closed: ErrClosed},
@@ -60,16 +60,14 @@ func newCore[T any](rdb redis.UniversalClient, opts Options) *core[T] {
 		c.notFound = fmt.Errorf("%w: %w", ErrNotFound, opts.NotFound)
 	}
 	c.drawOrigin()
-	c.local = newLocal[T](opts.Local)
+	c.local = newLocal(opts.Local)
 	c.bus = bus.New(rdb, c.channel, c.events())
 	c.nodes = newNodes(rdb, opts.RedisTimeout, c.calls, c.tellRedis, c.memory.clear)
 	return c
 }
 
-// Close ends the cache, for all its views: running flights are cancelled and give their leases back, their callers and
-// all later calls get [ErrClosed]. It returns when every loader and every call of the client has returned, so a loader
-// must not call it. It may be called again. The client stays open.
-func (c *core[T]) Close() error {
+// close is [Cache.Close].
+func (c *core) close() {
 	c.closing.Do(func() {
 		c.closed.Store(true)
 		c.cancel(ErrClosed)
@@ -78,11 +76,10 @@ func (c *core[T]) Close() error {
 		c.bus.Close()
 		c.calls.Close()
 	})
-	return nil
 }
 
 // names are the names of a key in Redis.
-func (c *core[T]) names(key string) script.Keys {
+func (c *core) names(key string) script.Keys {
 	return script.Keys{
 		Value:   keyName(c.opts.Prefix, 'v', key),
 		Lease:   keyName(c.opts.Prefix, 'l', key),
@@ -90,7 +87,7 @@ func (c *core[T]) names(key string) script.Keys {
 	}
 }
 
-func (c *core[T]) tellRedis(e RedisEvent) {
+func (c *core) tellRedis(e RedisEvent) {
 	if e.Err != nil {
 		c.stats.redisErrors.Add(1)
 	}
@@ -100,8 +97,8 @@ func (c *core[T]) tellRedis(e RedisEvent) {
 }
 
 // sight is what a read saw.
-type sight[T any] struct {
-	stored[T]
+type sight struct {
+	stored
 	state state
 	now   int64  // server ms
 	raw   string // what is there, usable or not; not when it is local
@@ -110,7 +107,7 @@ type sight[T any] struct {
 }
 
 // seen is the head of what is there, as a step compares it; nil when nothing is.
-func (s sight[T]) seen() *string {
+func (s sight) seen() *string {
 	if !s.there {
 		return nil
 	}
@@ -122,26 +119,26 @@ func (s sight[T]) seen() *string {
 }
 
 // look reads a key by a trip. See [node.get] for hint and the error.
-func (c *core[T]) look(ctx context.Context, key string, hint bool) (sight[T], error) {
+func (c *core) look(ctx context.Context, key string, hint bool) (sight, error) {
 	name := keyName(c.opts.Prefix, 'v', key)
 	n, err := c.nodes.of(ctx, name)
 	if err != nil {
-		return sight[T]{}, err
+		return sight{}, err
 	}
 	asked := c.asks()
 	value, found, err := n.get(ctx, name, hint)
 	if err != nil {
-		return sight[T]{}, err
+		return sight{}, err
 	}
 	if !found {
 		c.local.gone(key, asked)
-		return sight[T]{}, nil
+		return sight{}, nil
 	}
 	return c.took(n, key, value, asked)
 }
 
 // asks numbers a read of what the local tier may keep.
-func (c *core[T]) asks() uint64 {
+func (c *core) asks() uint64 {
 	if c.local == nil {
 		return 0
 	}
@@ -152,10 +149,10 @@ func (c *core[T]) asks() uint64 {
 }
 
 // took takes up a value that was read at a number.
-func (c *core[T]) took(n *node, key, value string, asked uint64) (sight[T], error) {
+func (c *core) took(n *node, key, value string, asked uint64) (sight, error) {
 	now, known := n.clock.now()
 	if !known {
-		return sight[T]{}, errNoTime
+		return sight{}, errNoTime
 	}
 	saw := c.judge(value, now/1000)
 	if saw.state == fresh || saw.state == stale {
@@ -170,8 +167,8 @@ func (c *core[T]) took(n *node, key, value string, asked uint64) (sight[T], erro
 var errNoTime = errors.New("the server does not tell its time")
 
 // judge decodes a stored value and says what may be done with it.
-func (c *core[T]) judge(value string, now int64) sight[T] {
-	s := sight[T]{now: now, raw: value, there: true}
+func (c *core) judge(value string, now int64) sight {
+	s := sight{now: now, raw: value, there: true}
 	var err error
 	s.stored, err = c.format.decode(value)
 	switch {
@@ -187,7 +184,7 @@ func (c *core[T]) judge(value string, now int64) sight[T] {
 }
 
 // lend is what a caller gets of a value that can be served. What the local tier has too is shared.
-func (c *core[T]) lend(s sight[T]) Entry[T] {
+func (c *core) lend(s sight) boxed {
 	if c.local == nil {
 		return s.entry()
 	}
@@ -195,7 +192,7 @@ func (c *core[T]) lend(s sight[T]) Entry[T] {
 }
 
 // entry is what is known of a value that can be served.
-func (s sight[T]) entry() Entry[T] {
+func (s sight) entry() boxed {
 	source := Hit
 	switch {
 	case s.state == stale:
@@ -203,11 +200,11 @@ func (s sight[T]) entry() Entry[T] {
 	case s.local:
 		source = Local
 	}
-	return Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now), token: s.token}
+	return boxed{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now), token: s.token}
 }
 
 // old is what a loader is given: what is stored, if it is a value that can be read.
-func (s sight[T]) old() *Entry[T] {
+func (s sight) old() *boxed {
 	if !s.there || s.state == undecodable || s.state == newer || s.kind == kindAbsent {
 		return nil
 	}
@@ -218,7 +215,7 @@ func (s sight[T]) old() *Entry[T] {
 	case stale:
 		source = Stale
 	}
-	return &Entry[T]{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now)}
+	return &boxed{Value: s.value, ETag: s.etag, Source: source, Age: s.age(s.now)}
 }
 
 // newToken returns what tells one acquisition, or one write, from every other.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"time"
 	"unsafe"
 
@@ -92,28 +91,16 @@ func parseHead(s string) (h head, rest string, err error) {
 // headOf is what a step compares: the front of a stored value, whatever it is.
 func headOf(s string) string { return s[:min(len(s), script.HeadLen)] }
 
-// format writes and reads entries of one T.
-type format[T any] struct {
+// format writes and reads entries of values of one type.
+type format struct {
+	of    typed
 	codec Codec
-	raw   bool      // T is []byte, stored as it is
-	clone func(T) T // nil unless T has a method Clone() T
+	raw   bool // values are []byte, stored as they are
 }
 
-func newFormat[T any](codec Codec) format[T] {
-	f := format[T]{codec: codec}
-	var zero T
-	if _, ok := any(&zero).(*[]byte); ok && codec == nil {
-		f.raw = true
-	}
-	if _, ok := any(zero).(interface{ Clone() T }); ok || reflect.TypeFor[T]().Implements(reflect.TypeFor[interface{ Clone() T }]()) {
-		f.clone = func(v T) T {
-			if r := reflect.ValueOf(v); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
-				return v // a method of a nil pointer need not bear it
-			}
-			return any(v).(interface{ Clone() T }).Clone()
-		}
-	}
-	return f
+func newFormat[T any](codec Codec) format {
+	of := newTypeOf[T]()
+	return format{of: of, codec: codec, raw: codec == nil && of.isBytes()}
 }
 
 // recovered turns a panic of a codec, or of a method of T that a codec calls, into an error.
@@ -123,9 +110,10 @@ func recovered(err *error) {
 	}
 }
 
-// encode writes a value entry.
-func (f format[T]) encode(h head, etag string, value T) (entry []byte, err error) {
+// encode writes the entry of the value that ptr points to.
+func (f format) encode(h head, etag string, ptr any) (entry []byte, err error) {
 	defer recovered(&err)
+	value := f.of.value(ptr)
 	var payload []byte
 	if f.codec != nil {
 		if payload, err = f.codec.Marshal(value); err != nil {
@@ -134,7 +122,7 @@ func (f format[T]) encode(h head, etag string, value T) (entry []byte, err error
 	}
 	size := 0
 	if f.raw {
-		size = len(*any(&value).(*[]byte))
+		size = len(value.([]byte))
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, script.HeadLen+len(etag)+len(payload)+size+64))
 	buf.Write(h.append(nil))
@@ -146,7 +134,7 @@ func (f format[T]) encode(h head, etag string, value T) (entry []byte, err error
 	}
 	switch {
 	case f.raw:
-		err = enc.EncodeBytes(*any(&value).(*[]byte))
+		err = enc.EncodeBytes(value.([]byte))
 	case f.codec != nil:
 		err = enc.EncodeBytes(payload)
 	default:
@@ -165,23 +153,23 @@ func encodeAbsent(h head) []byte {
 }
 
 // stored is a decoded entry.
-type stored[T any] struct {
+type stored struct {
 	head
 	etag  string
-	value T
+	value any // a *T; nil when the key is absent
 }
 
 // decode reads a stored entry: errNewer, or an error for what cannot be read as a T.
-func (f format[T]) decode(s string) (e stored[T], err error) {
+func (f format) decode(s string) (e stored, err error) {
 	defer recovered(&err)
 	h, rest, err := parseHead(s)
 	if err != nil {
-		return stored[T]{}, err
+		return stored{}, err
 	}
 	e.head = h
 	etag, payload, err := splitString(rest)
 	if err != nil {
-		return stored[T]{}, err
+		return stored{}, err
 	}
 	if h.kind == kindAbsent {
 		return e, nil
@@ -189,33 +177,34 @@ func (f format[T]) decode(s string) (e stored[T], err error) {
 	e.etag = etag
 	if f.raw {
 		b, err := splitBytes(payload)
-		e.value = *(*T)(unsafe.Pointer(&b)) // T is []byte
+		e.value = &b
 		return e, err
 	}
 	e.value, err = f.decodeValue(payload)
 	if err != nil {
-		return stored[T]{}, fmt.Errorf("%w: %w", errUndecodable, err)
+		return stored{}, fmt.Errorf("%w: %w", errUndecodable, err)
 	}
 	return e, nil
 }
 
-func (f format[T]) decodeValue(payload string) (v T, err error) {
+func (f format) decodeValue(payload string) (ptr any, err error) {
+	ptr = f.of.new()
 	if f.codec == nil {
 		if !isWhole(payload) {
-			return v, io.ErrUnexpectedEOF
+			return nil, io.ErrUnexpectedEOF
 		}
 		dec := msgpack.GetDecoder()
 		dec.UsePreallocateValues(true)
 		dec.Reset(bytes.NewReader(bytesOf(payload)))
-		err = dec.Decode(&v)
+		err = dec.Decode(ptr)
 		msgpack.PutDecoder(dec)
-		return v, err
+		return ptr, err
 	}
 	b, err := splitBytes(payload)
 	if err == nil {
-		err = f.codec.Unmarshal(b, &v)
+		err = f.codec.Unmarshal(b, ptr)
 	}
-	return v, err
+	return ptr, err
 }
 
 // splitString reads one msgpack string from the front of s.

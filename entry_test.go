@@ -105,12 +105,12 @@ func encoded[T any](t *testing.T, v T) {
 	t.Helper()
 	f := newFormat[T](nil)
 	h := head{token: newToken(), loadedAt: 1, freshUntil: 2, staleUntil: 3, cost: 4}
-	entry, err := f.encode(h, "tag", v)
+	entry, err := f.encode(h, "tag", &v)
 	if err != nil {
 		t.Fatalf("%T: %v", v, err)
 	}
 	e, err := f.decode(string(entry))
-	if err != nil || e.head != h || e.etag != "tag" || !reflect.DeepEqual(e.value, v) {
+	if err != nil || e.head != h || e.etag != "tag" || !reflect.DeepEqual(unboxed[T](e.value), v) {
 		t.Errorf("%T: got %#v, %v, want %#v", v, e, err, v)
 	}
 }
@@ -184,7 +184,7 @@ func TestTheStoredFormIsMsgpack(t *testing.T) {
 
 func TestWhatCannotBeReadIsLoadedAndOverwritten(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
-		good, err := newFormat[int](nil).encode(head{token: newToken(), freshUntil: 1 << 50, staleUntil: 1 << 50}, "", 7)
+		good, err := newFormat[int](nil).encode(head{token: newToken(), freshUntil: 1 << 50, staleUntil: 1 << 50}, "", new(7))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestWhatCannotBeReadIsLoadedAndOverwritten(t *testing.T) {
 		for i, raw := range []string{"", "x", strings.Repeat("x", 20000), string(good[:script.HeadLen]), string(good), string(good[:20]), string(good[:len(good)-1]) + "\xc1"} {
 			c := open[string](t, s.Client(t))
 			key := fmt.Sprint(i)
-			if err := rdb.Set(t.Context(), c.names(key).Value, raw, time.Hour).Err(); err != nil {
+			if err := rdb.Set(t.Context(), c.view.names(key).Value, raw, time.Hour).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := c.Lookup(t.Context(), key); !errors.Is(err, ErrMiss) {
@@ -216,7 +216,7 @@ func TestWhatANewerVersionWroteIsLeftAlone(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Server) {
 		rdb := s.Client(t)
 		c := open[string](t, rdb)
-		name := c.names("k").Value
+		name := c.view.names("k").Value
 		const raw = "\x9a\x02whatever they write"
 		if err := rdb.Set(t.Context(), name, raw, time.Hour).Err(); err != nil {
 			t.Fatal(err)

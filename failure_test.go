@@ -308,7 +308,7 @@ func TestACrashedHolderDelaysOthersByItsLease(t *testing.T) {
 // crash takes the lease of a key for a holder that will not be heard of again.
 func crash[T any](t testing.TB, s redistest.Server, c *Cache[T], key string, lease time.Duration) {
 	t.Helper()
-	a, err := script.Acquire(context.Background(), s.Client(t), c.names(key), newToken(), lease, 1<<60, nil, "")
+	a, err := script.Acquire(context.Background(), s.Client(t), c.view.names(key), newToken(), lease, 1<<60, nil, "")
 	if err != nil || a.Status != script.Granted {
 		t.Fatalf("acquire: %v, %v", a, err)
 	}
@@ -378,7 +378,7 @@ func TestALoaderThatAsksForItsOwnKey(t *testing.T) {
 // crashAt is crash for a key whose stale value has the given head.
 func crashAt[T any](t testing.TB, s redistest.Server, c *Cache[T], key string, head *string) {
 	t.Helper()
-	a, err := script.Acquire(context.Background(), s.Client(t), c.names(key), newToken(), time.Minute, 1<<60, head, "")
+	a, err := script.Acquire(context.Background(), s.Client(t), c.view.names(key), newToken(), time.Minute, 1<<60, head, "")
 	if err != nil || a.Status != script.Granted {
 		t.Fatalf("acquire: %v, %v", a, err)
 	}

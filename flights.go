@@ -8,13 +8,13 @@ import (
 )
 
 // flights are the flights that callers join: at most one a key. Safe for concurrent use.
-type flights[T any] struct {
-	registry[T]
+type flights struct {
+	registry
 	group singleflight.Group // has a key exactly while the registry has it
 }
 
 // claim joins the flight of a key, or starts the one that create makes. It is known at once which.
-func (fs *flights[T]) claim(key string, create func() *flight[T]) (f *flight[T], landed <-chan singleflight.Result, mine bool) {
+func (fs *flights) claim(key string, create func() *flight) (f *flight, landed <-chan singleflight.Result, mine bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f = fs.m[key]
@@ -26,7 +26,7 @@ func (fs *flights[T]) claim(key string, create func() *flight[T]) (f *flight[T],
 }
 
 // remove takes a flight out, or the key's whatever it is: who comes now starts another. It reports whether it was there.
-func (fs *flights[T]) remove(key string, f *flight[T]) bool {
+func (fs *flights) remove(key string, f *flight) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	removed := fs.removeLocked(key, f)
@@ -37,15 +37,15 @@ func (fs *flights[T]) remove(key string, f *flight[T]) bool {
 }
 
 // registry holds at most one flight a key. Safe for concurrent use.
-type registry[T any] struct {
+type registry struct {
 	count atomic.Int64 // of flights: a read that meets none takes no mutex
 	mu    sync.Mutex
-	m     map[string]*flight[T] // guarded by mu
+	m     map[string]*flight // guarded by mu
 }
 
-func (r *registry[T]) has(key string) bool { return r.get(key) != nil }
+func (r *registry) has(key string) bool { return r.get(key) != nil }
 
-func (r *registry[T]) get(key string) *flight[T] {
+func (r *registry) get(key string) *flight {
 	if r.count.Load() == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (r *registry[T]) get(key string) *flight[T] {
 }
 
 // add registers a flight, unless the key has one.
-func (r *registry[T]) add(key string, f *flight[T]) bool {
+func (r *registry) add(key string, f *flight) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.m[key] != nil {
@@ -66,21 +66,21 @@ func (r *registry[T]) add(key string, f *flight[T]) bool {
 }
 
 // remove takes a flight out, when it is still the key's.
-func (r *registry[T]) remove(key string, f *flight[T]) {
+func (r *registry) remove(key string, f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removeLocked(key, f)
 }
 
-func (r *registry[T]) putLocked(key string, f *flight[T]) {
+func (r *registry) putLocked(key string, f *flight) {
 	if r.m == nil {
-		r.m = map[string]*flight[T]{}
+		r.m = map[string]*flight{}
 	}
 	r.m[key] = f
 	r.count.Add(1)
 }
 
-func (r *registry[T]) removeLocked(key string, f *flight[T]) bool {
+func (r *registry) removeLocked(key string, f *flight) bool {
 	if f == nil {
 		f = r.m[key]
 	}

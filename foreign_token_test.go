@@ -55,12 +55,12 @@ func foreignToken(t *testing.T, s redistest.Server) error {
 			}
 			holder := get(b, key)
 			<-holder.began
-			before := rdb.Get(t.Context(), b.names(key).Lease).Val()
+			before := rdb.Get(t.Context(), b.view.names(key).Lease).Val()
 			lost.finish(end.value, end.err)
-			if after := rdb.Get(t.Context(), b.names(key).Lease).Val(); before == "" || after != before {
+			if after := rdb.Get(t.Context(), b.view.names(key).Lease).Val(); before == "" || after != before {
 				return fmt.Errorf("%s: the holder's lease was %q and is %q", key, before, after)
 			}
-			if n := rdb.Exists(t.Context(), b.names(key).Value, b.names(key).Failure).Val(); n != 0 {
+			if n := rdb.Exists(t.Context(), b.view.names(key).Value, b.view.names(key).Failure).Val(); n != 0 {
 				return fmt.Errorf("%s: something was stored", key)
 			}
 			if err := expect(key, holder.finish(Entry[string]{Value: "new"}, nil), "new"); err != nil {
@@ -86,14 +86,14 @@ func foreignTouch(t *testing.T, s redistest.Server) error {
 	time.Sleep(settle)
 	lost := get(a, "k")
 	<-lost.began
-	if err := rdb.Del(t.Context(), b.names("k").Lease).Err(); err != nil { // an eviction
+	if err := rdb.Del(t.Context(), b.view.names("k").Lease).Err(); err != nil { // an eviction
 		return err
 	}
 	holder := get(b, "k")
 	<-holder.began
-	before := rdb.Get(t.Context(), b.names("k").Lease).Val()
+	before := rdb.Get(t.Context(), b.view.names("k").Lease).Val()
 	lost.finish(Entry[string]{}, ErrNotModified)
-	if after := rdb.Get(t.Context(), b.names("k").Lease).Val(); before == "" || after != before {
+	if after := rdb.Get(t.Context(), b.view.names("k").Lease).Val(); before == "" || after != before {
 		return fmt.Errorf("the holder's lease was %q and is %q", before, after)
 	}
 	if v := storedIn(b, "k"); v != ErrMiss.Error() {
@@ -114,7 +114,7 @@ func touchOfAnEvictedValue(t *testing.T, s redistest.Server) error {
 	time.Sleep(settle)
 	holder := get(c, "k")
 	<-holder.began
-	if err := rdb.Del(t.Context(), c.names("k").Value).Err(); err != nil {
+	if err := rdb.Del(t.Context(), c.view.names("k").Value).Err(); err != nil {
 		return err
 	}
 	if err := expect("the holder", holder.finish(Entry[string]{}, ErrNotModified), "kept"); err != nil {

@@ -24,7 +24,7 @@ type Guard interface {
 }
 
 // rulesOut returns which keys, that are about to be loaded, cannot exist by the word of the Guard.
-func (c *core[T]) rulesOut(ctx context.Context, keys []string) map[string]bool {
+func (c *core) rulesOut(ctx context.Context, keys []string) map[string]bool {
 	// While an answer is overdue nothing is asked: a Guard that hangs must not delay every load, nor gather goroutines.
 	if c.overdue.Load() > 0 {
 		return nil

@@ -142,7 +142,7 @@ func TestAGuardThatHangs(t *testing.T) {
 		}
 		want(t, "asked while it hangs", g.asked.Load(), 1)
 		close(finish)
-		redistest.Eventually(t, 5*time.Second, "it has answered", func() bool { return c.overdue.Load() == 0 })
+		redistest.Eventually(t, 5*time.Second, "it has answered", func() bool { return c.view.overdue.Load() == 0 })
 		if _, err := c.Get(t.Context(), "d", o.Load); !errors.Is(err, ErrNotFound) {
 			t.Errorf("got %v", err)
 		}

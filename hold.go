@@ -17,7 +17,7 @@ type landing[R any] struct {
 
 // launch runs a load on a goroutine of its own, and leave when it has returned: one that ignores its context keeps its
 // place. The context has the values of the caller's; it ends with the load, at LoadTimeout, and on Close.
-func launch[T, R any](c *core[T], caller context.Context, mark *loading, leave func(), load func(context.Context) (R, error)) (context.Context, <-chan landing[R]) {
+func launch[R any](c *core, caller context.Context, mark *loading, leave func(), load func(context.Context) (R, error)) (context.Context, <-chan landing[R]) {
 	ctx := context.WithValue(context.WithoutCancel(caller), loadingKey{}, mark)
 	ctx, cancel := context.WithCancelCause(ctx)
 	ctx, expire := context.WithTimeoutCause(ctx, c.opts.LoadTimeout, ErrLoadTimeout)
@@ -81,7 +81,7 @@ func cut[R any](ctx context.Context, landed <-chan landing[R], begun time.Time) 
 // hold waits as waitFor does and renews leases meanwhile, also when a message says that somebody has changed a key. Leases
 // that are lost do not end the load: under frequent invalidations nobody would get a value. The commit decides. renew says
 // Held, Lost when none is left, or unanswered.
-func hold[T, R any](c *core[T], ctx context.Context, landed <-chan landing[R], wakes <-chan struct{}, renew func() script.Status) landing[R] {
+func hold[R any](c *core, ctx context.Context, landed <-chan landing[R], wakes <-chan struct{}, renew func() script.Status) landing[R] {
 	begun := time.Now()
 	every := c.opts.LeaseTTL / 3
 	timer := time.NewTimer(every)

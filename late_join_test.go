@@ -22,7 +22,7 @@ func joinOlderLoad(t *testing.T, s redistest.Server, clock bool) error {
 		return err
 	}
 	if clock {
-		a.seq.Store(a.filling.get("k").start.Load() - 1) // the next number is that of the load's instant
+		a.view.seq.Store(a.view.filling.get("k").start.Load() - 1) // the next number is that of the load's instant
 	}
 	late := make(chan result)
 	go func() { late <- getNow(a, "k", "new") }()
@@ -72,7 +72,7 @@ func hitOfATripThatHasLeft(t *testing.T, s redistest.Server, unchecked bool) err
 		return err
 	}
 	if unchecked {
-		n := a.nodes.single
+		n := a.view.nodes.single
 		n.mu.Lock()
 		for f := range n.out {
 			f.trip.number = math.MaxUint64 // as if it had not left yet

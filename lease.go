@@ -22,14 +22,14 @@ type lease struct {
 func (l lease) serverTime() int64 { return l.time + time.Since(l.at).Microseconds() }
 
 // loaded is how a loader ended.
-type loaded[T any] struct {
-	answer[T]
+type loaded struct {
+	answer
 	err  error
 	took time.Duration
 }
 
 // loadLeased loads under a lease and commits.
-func (f *flight[T]) loadLeased(l lease) *outcome[T] {
+func (f *flight) loadLeased(l lease) *outcome {
 	start := f.seq.Add(1)
 	f.start.Store(start)
 	r := f.hold(l)
@@ -43,14 +43,14 @@ func (f *flight[T]) loadLeased(l lease) *outcome[T] {
 }
 
 // loadUnleased loads without a lease, since Redis failed, or returns that it did.
-func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
+func (f *flight) loadUnleased(token string, cause error) *outcome {
 	f.disown(token, cause)
 	if o := f.unloaded(cause); o != nil {
 		f.leave()
 		return o
 	}
 	down, epoch := f.isDown(), f.memory.now()
-	o := &outcome[T]{validAt: f.seq.Add(1)}
+	o := &outcome{validAt: f.seq.Add(1)}
 	r := asLoaded(waitFor(f.begin()))
 	if r.ruledOut {
 		o.err = f.notFound
@@ -61,7 +61,7 @@ func (f *flight[T]) loadUnleased(token string, cause error) *outcome[T] {
 }
 
 // unloaded is the outcome of a flight that loads nothing though Redis failed; nil when it has to.
-func (f *flight[T]) unloaded(cause error) *outcome[T] {
+func (f *flight) unloaded(cause error) *outcome {
 	if f.ctx.Err() != nil {
 		return f.failed(context.Cause(f.ctx))
 	}
@@ -69,13 +69,13 @@ func (f *flight[T]) unloaded(cause error) *outcome[T] {
 		return f.failed(redisError(cause))
 	}
 	if e, err, ok := f.recall(f.key); ok {
-		return &outcome[T]{entry: e, err: err, validAt: always}
+		return &outcome{entry: e, err: err, validAt: always}
 	}
 	return nil
 }
 
 // keep settles what was loaded without a lease, and remembers it when that may be.
-func (f *flight[T]) keep(o *outcome[T], r loaded[T], down bool, epoch uint64, cause error) {
+func (f *flight) keep(o *outcome, r loaded, down bool, epoch uint64, cause error) {
 	var lasts time.Duration
 	o.entry, o.err = f.settle(r)
 	switch o.private = f.isPrivate(o.err); {
@@ -94,13 +94,13 @@ func (f *flight[T]) keep(o *outcome[T], r loaded[T], down bool, epoch uint64, ca
 	// full, for then it refuses leases and acknowledges invalidations.
 	if lasts > 0 && (down || !isTransport(cause) && !redis.IsOOMError(cause)) {
 		now := time.Now()
-		f.memory.remember(f.key, epoch, remembered[T]{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})
+		f.memory.remember(f.key, epoch, remembered{entry: o.entry, err: o.err, begun: now.Add(-r.took), until: now.Add(lasts)})
 	}
 	f.tellLoad(LoadEvent{Key: f.key, Took: r.took, Outcome: NotStored}, o)
 }
 
 // isDown reports whether the key's node does not answer.
-func (f *flight[T]) isDown() bool {
+func (f *flight) isDown() bool {
 	n, err := f.nodes.of(f.ctx, f.names.Value)
 	if err != nil {
 		n = f.nodes.single
@@ -108,7 +108,7 @@ func (f *flight[T]) isDown() bool {
 	return n.isOpen.Load()
 }
 
-func (f *flight[T]) tellLoad(e LoadEvent, o *outcome[T]) {
+func (f *flight) tellLoad(e LoadEvent, o *outcome) {
 	e.Err = o.err
 	if o.err != nil && !errors.Is(o.err, ErrNotFound) {
 		f.stats.loadErrors.Add(1)
@@ -122,7 +122,7 @@ func (f *flight[T]) tellLoad(e LoadEvent, o *outcome[T]) {
 }
 
 // hold runs the loader under a lease.
-func (f *flight[T]) hold(l lease) loaded[T] {
+func (f *flight) hold(l lease) loaded {
 	ctx, landed := f.begin()
 	return asLoaded(hold(f.core, ctx, landed, f.wakes, func() script.Status {
 		status := f.renew(l)
@@ -133,18 +133,18 @@ func (f *flight[T]) hold(l lease) loaded[T] {
 	}))
 }
 
-func (f *flight[T]) renew(l lease) script.Status {
+func (f *flight) renew(l lease) script.Status {
 	status, _ := f.finish("renew", script.Renew(f.names.Lease, l.token, f.opts.LeaseTTL))
 	return status
 }
 
 // begin asks the Guard and runs the loader.
-func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
+func (f *flight) begin() (context.Context, <-chan landing[answer]) {
 	old := f.saw.old()
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
-	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer[T], err error) {
+	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer, err error) {
 		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
-			return answer[T]{ruledOut: true}, nil
+			return answer{ruledOut: true}, nil
 		}
 		if err := context.Cause(ctx); err != nil {
 			return a, err
@@ -153,19 +153,19 @@ func (f *flight[T]) begin() (context.Context, <-chan landing[answer[T]]) {
 		if old != nil {
 			*old = f.share(*old) // the value may be stored again, and the local tier may have it
 		}
-		a.entry, err = f.load.load(ctx, old)
+		a.entry, err = f.format.of.load(ctx, f.load, f.key, old)
 		return a, err
 	})
 }
 
 // answer is what came of a key: of its loader, or of the Guard.
-type answer[T any] struct {
-	entry    Entry[T]
+type answer struct {
+	entry    boxed
 	ruledOut bool // by the Guard, so that no loader ran
 }
 
-func asLoaded[T any](l landing[answer[T]]) loaded[T] {
-	return loaded[T]{answer: l.result, err: l.err, took: l.took}
+func asLoaded(l landing[answer]) loaded {
+	return loaded{answer: l.result, err: l.err, took: l.took}
 }
 
 // lifetimes draws those of an entry.
@@ -182,7 +182,7 @@ func (p Policy) lifetimes(ttl, staleFor, keepFor time.Duration) lifetimes {
 	return lifetimes{fresh: jittered(ttl, max(p.Jitter, 0), rand.Float64()), stale: max(staleFor, 0), keep: max(keepFor, 0)}
 }
 
-func (f *flight[T]) lifetimes(e Entry[T]) lifetimes {
+func (f *flight) lifetimes(e boxed) lifetimes {
 	return f.policy.lifetimes(e.TTL, e.StaleFor, e.KeepFor)
 }
 
@@ -196,8 +196,8 @@ func (l lease) headFor(life lifetimes, kind entryKind, took time.Duration) head 
 }
 
 // ending is how a lease ends: what callers get, and the step that says so to the fleet.
-type ending[T any] struct {
-	*outcome[T]
+type ending struct {
+	*outcome
 	event  LoadEvent
 	op     string
 	call   script.Call
@@ -207,9 +207,9 @@ type ending[T any] struct {
 }
 
 // end decides how a lease ends. touch says that a stored value may get a new head only.
-func (f *flight[T]) end(l lease, r loaded[T], start uint64, touch bool) *ending[T] {
-	e := &ending[T]{
-		outcome: &outcome[T]{validAt: start},
+func (f *flight) end(l lease, r loaded, start uint64, touch bool) *ending {
+	e := &ending{
+		outcome: &outcome{validAt: start},
 		event:   LoadEvent{Key: f.key, Took: r.took, Stamp: l.stamp, Outcome: NotStored},
 		op:      "release", call: script.Release(f.names, l.token, f.channel),
 	}
@@ -243,7 +243,7 @@ func (f *flight[T]) end(l lease, r loaded[T], start uint64, touch bool) *ending[
 }
 
 // endStored ends with a commit.
-func (f *flight[T]) endStored(e *ending[T], l lease, r loaded[T], touch bool) {
+func (f *flight) endStored(e *ending, l lease, r loaded, touch bool) {
 	life := f.lifetimes(e.entry)
 	e.head = l.headFor(life, kindValue, r.took)
 	if touch {
@@ -263,7 +263,7 @@ func (f *flight[T]) endStored(e *ending[T], l lease, r loaded[T], touch bool) {
 }
 
 // endAbsent ends with a commit of the absence, or with the removal of what is stored when that is not to be remembered.
-func (f *flight[T]) endAbsent(e *ending[T], l lease, r loaded[T]) {
+func (f *flight) endAbsent(e *ending, l lease, r loaded) {
 	e.stores = true
 	if f.policy.AbsentTTL < 0 {
 		e.op, e.call = "drop", script.Drop(f.names, l.token, l.stamp, f.channel)
@@ -277,7 +277,7 @@ func (f *flight[T]) endAbsent(e *ending[T], l lease, r loaded[T]) {
 
 // endFailed keeps the fleet off the key for FailureBackoff. Those who wait get the failure even without a backoff, so it
 // is kept for a second.
-func (f *flight[T]) endFailed(e *ending[T], l lease, failed *LoadError) {
+func (f *flight) endFailed(e *ending, l lease, failed *LoadError) {
 	failed.stamp = l.stamp
 	backoff := max(f.opts.FailureBackoff, 0)
 	until := int64(0)
@@ -290,7 +290,7 @@ func (f *flight[T]) endFailed(e *ending[T], l lease, failed *LoadError) {
 }
 
 // conclude takes up what the step answered, with the number of its sending.
-func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number uint64) *outcome[T] {
+func (f *flight) conclude(l lease, e *ending, status script.Status, number uint64) *outcome {
 	if e.stores {
 		switch status {
 		case script.Stored, script.Already:
@@ -298,7 +298,7 @@ func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number
 			if e.head == (head{}) {
 				f.local.gone(f.key, number)
 			} else {
-				f.keepLocal(stored[T]{e.head, e.entry.ETag, e.entry.Value}, number)
+				f.keepLocal(stored{e.head, e.entry.ETag, e.entry.Value}, number)
 			}
 		case unanswered:
 			e.event.Outcome = Unknown
@@ -315,7 +315,7 @@ func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number
 
 // finish sends a step of a holder, with its number. It has a context of its own: no caller's end, and no Close, keeps a
 // lease from being given back.
-func (f *flight[T]) finish(op string, call script.Call) (script.Status, uint64) {
+func (f *flight) finish(op string, call script.Call) (script.Status, uint64) {
 	n, err := f.nodes.of(context.Background(), f.names.Lease)
 	if err != nil {
 		return unanswered, 0
@@ -337,12 +337,12 @@ const unanswered script.Status = -1
 const maxMessage = 1024
 
 // release gives the lease back.
-func (f *flight[T]) release(l lease) {
+func (f *flight) release(l lease) {
 	f.finish("release", script.Release(f.names, l.token, f.channel))
 }
 
 // disown gives a lease back that an unanswered acquire may have been granted, in the background.
-func (f *flight[T]) disown(token string, cause error) {
+func (f *flight) disown(token string, cause error) {
 	if mayBeGranted(cause) {
 		f.calls.Run(func() { f.release(lease{token: token}) })
 	}

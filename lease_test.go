@@ -88,7 +88,7 @@ func TestAStolenLease(t *testing.T) {
 		c := open[string](t, rdb, func(o *Options) { o.RedisTimeout, o.LeaseTTL = lease/4, lease })
 		p := get(c, "k")
 		<-p.began
-		name, thief := c.names("k").Lease, strings.Repeat("t", 32)
+		name, thief := c.view.names("k").Lease, strings.Repeat("t", 32)
 		if err := admin.Set(t.Context(), name, thief, time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -13,29 +13,15 @@ import (
 	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
-// source is what a caller gave to load from: one of the two.
-type source[T any] struct {
-	plain Loader[T]
-	entry EntryLoader[T]
-}
-
-func (s source[T]) load(ctx context.Context, old *Entry[T]) (Entry[T], error) {
-	if s.entry != nil {
-		return s.entry(ctx, old)
-	}
-	v, err := s.plain(ctx)
-	return Entry[T]{Value: v}, err
-}
-
 // flight is the one load, or wait, of a key in this process. Its fields do not change once it has begun, but for saw.
-type flight[T any] struct {
-	*core[T]
+type flight struct {
+	*core
 	key    string
 	names  script.Keys
 	policy Policy
-	load   source[T]
+	load   source
 	caller context.Context // of the call that started it: gives its values, and is only asked whether it has ended
-	saw    sight[T]        // what is in Redis and cannot be served
+	saw    sight           // what is in Redis and cannot be served
 	nested bool            // inside another load of this cache, whose permit serves for both
 	guard  bool            // the Guard is asked before the load
 
@@ -43,12 +29,12 @@ type flight[T any] struct {
 	lost  chan struct{}   // closed when the lease is known to be lost
 	wakes <-chan struct{} // messages about the key; nil for a refresh
 
-	verdict chan *outcome[T] // of a flight in a batch: receives its outcome, or nil when it goes on alone
+	verdict chan *outcome // of a flight in a batch: receives its outcome, or nil when it goes on alone
 }
 
 // outcome is how a flight ended.
-type outcome[T any] struct {
-	entry Entry[T]
+type outcome struct {
+	entry boxed
 	err   error
 	// validAt is the number up to which a caller must have arrived to be given this: nothing that was acknowledged
 	// before such a caller arrived is missing from it.
@@ -60,16 +46,16 @@ type outcome[T any] struct {
 const always = math.MaxUint64
 
 // joined is an outcome as one caller gets it.
-type joined[T any] struct {
-	*outcome[T]
+type joined struct {
+	*outcome
 	fits bool // this caller may have it
 	mine bool // this caller started the flight
 }
 
 // join waits for the key's flight and starts it when there is none.
-func (c *core[T]) join(ctx context.Context, key string, policy Policy, load source[T], saw sight[T]) (joined[T], error) {
+func (c *core) join(ctx context.Context, key string, policy Policy, load source, saw sight) (joined, error) {
 	number := c.seq.Add(1)
-	f, landed, mine := c.filling.claim(key, func() *flight[T] {
+	f, landed, mine := c.filling.claim(key, func() *flight {
 		f := c.newFlight(ctx, key, policy, load, saw)
 		f.nested, f.guard = loadingIn(ctx).in(c), c.opts.Guard != nil
 		return f
@@ -77,18 +63,18 @@ func (c *core[T]) join(ctx context.Context, key string, policy Policy, load sour
 	return f.await(ctx, number, landed, mine)
 }
 
-func (c *core[T]) newFlight(caller context.Context, key string, policy Policy, load source[T], saw sight[T]) *flight[T] {
-	return &flight[T]{
+func (c *core) newFlight(caller context.Context, key string, policy Policy, load source, saw sight) *flight {
+	return &flight{
 		core: c, key: key, names: c.names(key), policy: policy, load: load, caller: caller, saw: saw, lost: make(chan struct{}),
 	}
 }
 
 // await waits for a flight, for a caller with its number.
-func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan singleflight.Result, mine bool) (joined[T], error) {
+func (f *flight) await(ctx context.Context, number uint64, landed <-chan singleflight.Result, mine bool) (joined, error) {
 	lost := f.lost
-	take := func(r singleflight.Result) (joined[T], error) {
-		o := r.Val.(*outcome[T])
-		return joined[T]{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
+	take := func(r singleflight.Result) (joined, error) {
+		o := r.Val.(*outcome)
+		return joined{outcome: o, mine: mine, fits: mine || !o.private && number <= o.validAt}, nil
 	}
 	for {
 		select {
@@ -98,7 +84,7 @@ func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan sing
 			// Something newer has happened to the key. Who arrived after the load began starts anew at once. The others
 			// may have its result: else nobody would get a value under frequent invalidations.
 			if number > f.start.Load() {
-				return joined[T]{outcome: &outcome[T]{}}, nil
+				return joined{outcome: &outcome{}}, nil
 			}
 			lost = nil
 		case <-ctx.Done():
@@ -106,7 +92,7 @@ func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan sing
 			case r := <-landed: // before
 				return take(r)
 			default:
-				return joined[T]{}, contextError(ctx)
+				return joined{}, contextError(ctx)
 			}
 		}
 	}
@@ -114,12 +100,12 @@ func (f *flight[T]) await(ctx context.Context, number uint64, landed <-chan sing
 
 // answer is what a caller gets of an outcome. last is the failure that this call met before: one and the same failure
 // keeps its cause.
-func (c *core[T]) answer(o joined[T], last *LoadError) (Entry[T], error) {
+func (c *core) answer(o joined, last *LoadError) (boxed, error) {
 	if o.err != nil {
 		if failed := asLoadError(o.err); last != nil && failed != nil && failed.Remote && failed.stamp == last.stamp {
-			return Entry[T]{}, last
+			return boxed{}, last
 		}
-		return Entry[T]{}, o.err
+		return boxed{}, o.err
 	}
 	e := c.share(o.entry)
 	if e.Source == Loaded && !o.mine {
@@ -129,21 +115,13 @@ func (c *core[T]) answer(o joined[T], last *LoadError) (Entry[T], error) {
 }
 
 // share gives one of several callers an entry.
-func (c *core[T]) share(e Entry[T]) Entry[T] {
-	e.Value = c.own(e.Value)
+func (c *core) share(e boxed) boxed {
+	e.Value = c.format.of.own(e.Value)
 	return e
 }
 
-// own gives one of several callers a value.
-func (c *core[T]) own(value T) T {
-	if c.format.clone != nil {
-		return c.format.clone(value)
-	}
-	return value
-}
-
 // run makes the flight. singleflight needs it to return: nothing here panics, and loaders run apart.
-func (f *flight[T]) run() *outcome[T] {
+func (f *flight) run() *outcome {
 	defer f.filling.remove(f.key, f)
 	if !f.work.Begin() {
 		return f.failed(ErrClosed)
@@ -160,21 +138,21 @@ func (f *flight[T]) run() *outcome[T] {
 }
 
 // failed is the outcome of a flight that got nowhere.
-func (f *flight[T]) failed(err error) *outcome[T] { return &outcome[T]{err: err, validAt: always} }
+func (f *flight) failed(err error) *outcome { return &outcome{err: err, validAt: always} }
 
 // lose is for a lease that is gone: later callers start a flight of their own.
-func (f *flight[T]) lose() {
+func (f *flight) lose() {
 	f.filling.remove(f.key, f)
 	close(f.lost)
 }
 
 // fill gets a value into Redis, or out of it: by this process when it is granted the lease, else by the one that holds it.
-func (f *flight[T]) fill() *outcome[T] {
+func (f *flight) fill() *outcome {
 	token := newToken()
 	waiter := f.bus.Register(f.names.Value) // before the acquire, so that no wake is missed after it
 	defer waiter.Stop()
 	f.wakes = waiter.C
-	wait := waiting[T]{flight: f, waiter: waiter}
+	wait := waiting{flight: f, waiter: waiter}
 	defer wait.tell()
 	var queued time.Duration
 	for unusable := 0; ; {
@@ -189,7 +167,7 @@ func (f *flight[T]) fill() *outcome[T] {
 		}
 		sent := f.seq.Add(1)
 		a, err := f.acquire(token, wait.stamp)
-		var saw sight[T]
+		var saw sight
 		switch {
 		case err != nil || a.Status != script.Hit:
 		case a.Inline:
@@ -215,7 +193,7 @@ func (f *flight[T]) fill() *outcome[T] {
 			}
 			f.saw = saw
 		case script.Failed:
-			o := remoteFailure[T](a, sent)
+			o := remoteFailure(a, sent)
 			wait.err = o.err
 			return o
 		case script.Busy:
@@ -227,8 +205,8 @@ func (f *flight[T]) fill() *outcome[T] {
 }
 
 // remoteFailure is the outcome of a flight that met the failure of a load elsewhere, or an earlier one.
-func remoteFailure[T any](a script.Acquired, validAt uint64) *outcome[T] {
-	return &outcome[T]{err: &LoadError{Remote: true, Err: errors.New(a.Message), stamp: a.Stamp}, validAt: validAt}
+func remoteFailure(a script.Acquired, validAt uint64) *outcome {
+	return &outcome{err: &LoadError{Remote: true, Err: errors.New(a.Message), stamp: a.Stamp}, validAt: validAt}
 }
 
 // maxUnusable is how many different values that cannot be served a flight meets in a row before it gives up.
@@ -237,20 +215,20 @@ const maxUnusable = 8
 var errUnusable = redisError(errors.New("another program keeps writing values that are no entries of this cache"))
 
 // found is the outcome of a flight that met a value.
-func (f *flight[T]) found(saw sight[T], waited bool, validAt uint64) *outcome[T] {
+func (f *flight) found(saw sight, waited bool, validAt uint64) *outcome {
 	f.keepLocal(saw.stored, validAt)
 	if saw.kind == kindAbsent {
-		return &outcome[T]{err: f.notFound, validAt: validAt}
+		return &outcome{err: f.notFound, validAt: validAt}
 	}
 	e := saw.entry()
 	if waited {
 		e.Source = Remote
 	}
-	return &outcome[T]{entry: e, validAt: validAt}
+	return &outcome{entry: e, validAt: validAt}
 }
 
 // acquire asks for the lease. A server that found the request too late has told its time, and is asked once more.
-func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error) {
+func (f *flight) acquire(token, waited string) (a script.Acquired, err error) {
 	for range 2 {
 		var n *node
 		if n, err = f.nodes.of(f.ctx, f.names.Lease); err != nil {
@@ -274,14 +252,14 @@ func (f *flight[T]) acquire(token, waited string) (a script.Acquired, err error)
 }
 
 // lookAgain reads the key, with the number of that read.
-func (f *flight[T]) lookAgain() (number uint64, saw sight[T], err error) {
+func (f *flight) lookAgain() (number uint64, saw sight, err error) {
 	number = f.seq.Add(1)
 	saw, err = f.look(f.ctx, f.key, false)
 	return number, saw, err
 }
 
 // peek is for a flight that has waited: it returns the value if that is there.
-func (f *flight[T]) peek(waited bool) *outcome[T] {
+func (f *flight) peek(waited bool) *outcome {
 	if !waited {
 		return nil
 	}
@@ -292,10 +270,10 @@ func (f *flight[T]) peek(waited bool) *outcome[T] {
 	return f.found(saw, waited, number)
 }
 
-func (f *flight[T]) tryEnter() bool { return f.nested || f.permits.TryAcquire(1) }
+func (f *flight) tryEnter() bool { return f.nested || f.permits.TryAcquire(1) }
 
 // enter waits for a permit. queued is what the flight has waited for permits so far.
-func (f *flight[T]) enter(queued *time.Duration) error {
+func (f *flight) enter(queued *time.Duration) error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeoutCause(f.ctx, f.opts.LoadTimeout-*queued, ErrOverloaded)
 	defer cancel()
@@ -308,7 +286,7 @@ func (f *flight[T]) enter(queued *time.Duration) error {
 }
 
 // leave gives the permit back.
-func (f *flight[T]) leave() {
+func (f *flight) leave() {
 	if !f.nested {
 		f.permits.Release(1)
 	}
@@ -316,7 +294,7 @@ func (f *flight[T]) leave() {
 
 // loading marks the context of a loader with what it loads.
 type loading struct {
-	core  any // a *core[T]
+	core  *core
 	key   string
 	keys  map[string]bool // of a batch, which has no key
 	outer *loading
@@ -331,7 +309,7 @@ func loadingIn(ctx context.Context) *loading {
 }
 
 // has reports whether the key of the core is being loaded around this.
-func (l *loading) has(core any, key string) bool {
+func (l *loading) has(core *core, key string) bool {
 	for ; l != nil; l = l.outer {
 		if l.core == core && (l.keys[key] || l.keys == nil && l.key == key) && !l.ended.Load() {
 			return true
@@ -341,7 +319,7 @@ func (l *loading) has(core any, key string) bool {
 }
 
 // in reports whether any key of the core is.
-func (l *loading) in(core any) bool {
+func (l *loading) in(core *core) bool {
 	for ; l != nil; l = l.outer {
 		if l.core == core && !l.ended.Load() {
 			return true

@@ -15,36 +15,41 @@ import (
 const deafTTL = time.Second
 
 // local is the local tier of a cache. All its methods may be called on nil: it is off then. Safe for concurrent use.
-type local[T any] struct {
-	tier  *tier.Tier[localEntry[T]]
+type local struct {
+	tier  *tier.Tier    // of *localEntry
 	ttl   time.Duration // at most; zero for as long as an entry is fresh
 	start time.Time     // when local time is zero
 	live  atomic.Bool   // changes elsewhere are heard of
 }
 
 // localEntry is a decoded entry, with what the time was when it came.
-type localEntry[T any] struct {
-	stored[T]
+type localEntry struct {
+	stored
 	at    time.Duration // local time
 	now   int64         // the server's at that moment, µs
 	until time.Duration // local time until which it is served without asking Redis
 	half  time.Duration // local time before which no hit elects a refresh
 }
 
-func newLocal[T any](opts LocalOptions) *local[T] {
+func newLocal(opts LocalOptions) *local {
 	if opts.Entries == 0 {
 		return nil
 	}
-	return &local[T]{tier: tier.New[localEntry[T]](opts.Entries), ttl: opts.TTL, start: time.Now()}
+	return &local{tier: tier.New(opts.Entries), ttl: opts.TTL, start: time.Now()}
+}
+
+func (l *local) entry(key string) *localEntry {
+	e, _ := l.tier.Get(key).(*localEntry)
+	return e
 }
 
 // get returns what is to be served without asking Redis, nil for nothing, and the local time.
-func (l *local[T]) get(key string) (e *localEntry[T], now time.Duration) {
+func (l *local) get(key string) (e *localEntry, now time.Duration) {
 	if l == nil {
 		return nil, 0
 	}
 	live := l.live.Load() // before: when it comes up, what is not to be trusted goes first
-	if e = l.tier.Get(key); e == nil {
+	if e = l.entry(key); e == nil {
 		return nil, 0
 	}
 	now = time.Since(l.start)
@@ -55,11 +60,11 @@ func (l *local[T]) get(key string) (e *localEntry[T], now time.Duration) {
 }
 
 // kept returns what may be served when Redis fails, nil for nothing.
-func (l *local[T]) kept(key string) (e *localEntry[T], now time.Duration) {
+func (l *local) kept(key string) (e *localEntry, now time.Duration) {
 	if l == nil {
 		return nil, 0
 	}
-	if e = l.tier.Get(key); e == nil {
+	if e = l.entry(key); e == nil {
 		return nil, 0
 	}
 	now = time.Since(l.start)
@@ -70,17 +75,17 @@ func (l *local[T]) kept(key string) (e *localEntry[T], now time.Duration) {
 }
 
 // server is the server's time in µs at a local time.
-func (e *localEntry[T]) server(now time.Duration) int64 { return e.now + (now - e.at).Microseconds() }
+func (e *localEntry) server(now time.Duration) int64 { return e.now + (now - e.at).Microseconds() }
 
 // sight is what a read of the tier saw.
-func (e *localEntry[T]) sight(now time.Duration) sight[T] {
+func (e *localEntry) sight(now time.Duration) sight {
 	ms := e.server(now) / 1000
-	return sight[T]{stored: e.stored, state: e.stored.at(ms), now: ms, there: true, local: true}
+	return sight{stored: e.stored, state: e.stored.at(ms), now: ms, there: true, local: true}
 }
 
 // tryLocal is the path of a read as far as the local tier, whose value it returns if that has one to serve. It is what a hit
 // there takes, so it copies nothing.
-func (c *Cache[T]) tryLocal(ctx context.Context, key string, load source[T]) (held *localEntry[T], now time.Duration, err error) {
+func (c *view) tryLocal(ctx context.Context, key string, load source) (held *localEntry, now time.Duration, err error) {
 	if err := c.checkRead(ctx, key, load); err != nil {
 		return nil, 0, err
 	}
@@ -94,8 +99,8 @@ func (c *Cache[T]) tryLocal(ctx context.Context, key string, load source[T]) (he
 	return held, now, err
 }
 
-// serveLocal is [Cache.serve] for what the local tier has.
-func (c *Cache[T]) serveLocal(held *localEntry[T], now time.Duration) (renew bool, err error) {
+// serveLocal is serve for what the local tier has.
+func (c *view) serveLocal(held *localEntry, now time.Duration) (renew bool, err error) {
 	if held.kind == kindAbsent {
 		c.stats.absent.Add(1)
 		return false, c.notFound
@@ -108,7 +113,7 @@ func (c *Cache[T]) serveLocal(held *localEntry[T], now time.Duration) (renew boo
 }
 
 // keep takes what Redis has of a key. number was taken before Redis was asked, and clock is that of the key's node.
-func (l *local[T]) keep(key string, s stored[T], number uint64, clock *clock) {
+func (l *local) keep(key string, s stored, number uint64, clock *clock) {
 	if l == nil || len(key) > maxPlainKey { // messages do not tell a long key
 		return
 	}
@@ -118,26 +123,26 @@ func (l *local[T]) keep(key string, s stored[T], number uint64, clock *clock) {
 		return
 	}
 	localTime := func(us int64) time.Duration { return at + time.Duration(us-now)*time.Microsecond }
-	e := localEntry[T]{
+	e := localEntry{
 		stored: s, at: at, now: now,
 		until: localTime(s.freshUntil * 1000), half: localTime((s.begin() + s.freshUntil*1000) / 2),
 	}
 	if l.ttl > 0 {
 		e.until = min(e.until, at+l.ttl)
 	}
-	l.tier.Put(key, e, number)
+	l.tier.Put(key, &e, number)
 }
 
 // gone drops what was read before a read that found nothing to be served: nobody may have heard of the change. number is
 // that of this read.
-func (l *local[T]) gone(key string, number uint64) {
+func (l *local) gone(key string, number uint64) {
 	if l != nil && l.tier.Get(key) != nil {
-		l.tier.Put(key, localEntry[T]{}, number) // is over, and keeps out what was read before
+		l.tier.Put(key, &localEntry{}, number) // is over, and keeps out what was read before
 	}
 }
 
 // forget drops keys that have changed, at a number that was taken after that.
-func (l *local[T]) forget(number uint64, keys ...string) {
+func (l *local) forget(number uint64, keys ...string) {
 	if l == nil {
 		return
 	}
@@ -147,7 +152,7 @@ func (l *local[T]) forget(number uint64, keys ...string) {
 }
 
 // keepLocal takes what Redis has of a key that a flight has met, or stored.
-func (f *flight[T]) keepLocal(s stored[T], number uint64) {
+func (f *flight) keepLocal(s stored, number uint64) {
 	if f.local == nil {
 		return
 	}
@@ -157,7 +162,7 @@ func (f *flight[T]) keepLocal(s stored[T], number uint64) {
 }
 
 // events is what the bus tells the local tier.
-func (c *core[T]) events() bus.Events {
+func (c *core) events() bus.Events {
 	if c.local == nil {
 		return bus.Events{}
 	}
@@ -165,7 +170,7 @@ func (c *core[T]) events() bus.Events {
 }
 
 // heard is told of a change by any process. This one's own need not be applied again.
-func (c *core[T]) heard(name, origin string) {
+func (c *core) heard(name, origin string) {
 	if origin == *c.origin.Load() {
 		return
 	}
@@ -175,7 +180,7 @@ func (c *core[T]) heard(name, origin string) {
 }
 
 // listens is told whether changes are heard of. Those that were not are made up for by dropping everything.
-func (c *core[T]) listens(live bool) {
+func (c *core) listens(live bool) {
 	if live {
 		c.local.tier.ForgetAll(c.seq.Add(1))
 	}
@@ -183,7 +188,7 @@ func (c *core[T]) listens(live bool) {
 }
 
 // drawOrigin draws the origin of what this cache tells of the changes that it makes.
-func (c *core[T]) drawOrigin() {
+func (c *core) drawOrigin() {
 	var b [bus.OriginLen]byte
 	_, _ = crand.Read(b[:])
 	origin := string(b[:])
@@ -191,7 +196,7 @@ func (c *core[T]) drawOrigin() {
 }
 
 // recall returns what this process has of a key when Redis fails.
-func (c *core[T]) recall(key string) (e Entry[T], err error, ok bool) {
+func (c *core) recall(key string) (e boxed, err error, ok bool) {
 	if e, err, ok := c.memory.recall(key); ok {
 		if err == nil {
 			c.stats.local.add()
@@ -200,13 +205,13 @@ func (c *core[T]) recall(key string) (e Entry[T], err error, ok bool) {
 	}
 	kept, now := c.local.kept(key)
 	if kept == nil {
-		return Entry[T]{}, nil, false
+		return boxed{}, nil, false
 	}
 	saw := kept.sight(now)
 	switch {
 	case saw.kind == kindAbsent:
 		c.stats.absent.Add(1)
-		return Entry[T]{}, c.notFound, true
+		return boxed{}, c.notFound, true
 	case saw.state == stale:
 		c.stats.stale.Add(1)
 	default:

@@ -49,7 +49,7 @@ func BenchmarkLocalHit(b *testing.B) {
 				}
 			}
 			fill()
-			redistest.Eventually(b, 10*time.Second, "changes are heard of", local.local.live.Load)
+			redistest.Eventually(b, 10*time.Second, "changes are heard of", local.view.local.live.Load)
 			fill()
 
 			block := func(per int, get func(key string)) func() float64 {

@@ -112,10 +112,10 @@ func hearingThrough(t *testing.T, s redistest.Server, rdb *redis.Client, change 
 	t.Helper()
 	p := redistest.NewProxy(t, s)
 	c := open[string](t, rdb, append([]func(*Options){withLocal}, change...)...)
-	c.bus = bus.New(p.Client(t), c.channel, c.events())
+	c.view.bus = bus.New(p.Client(t), c.view.channel, c.view.events())
 	_, _ = c.Lookup(t.Context(), "begins to listen")
 	synctest.Wait()
-	want(t, "changes are heard of", c.local.live.Load(), true)
+	want(t, "changes are heard of", c.view.local.live.Load(), true)
 	return c, p
 }
 
@@ -165,7 +165,7 @@ func TestALateChangeOfItsOwnIsHeard(t *testing.T) {
 				var db variable
 				db.write("old")
 				_, _ = c.Get(t.Context(), "k", db.load)
-				sentAs := *c.origin.Load()
+				sentAs := *c.view.origin.Load()
 				faults := redistest.NewFaults(t)
 				rdb.AddHook(faults)
 				faults.Refuse(1000, runs(step), io.EOF)
@@ -176,7 +176,7 @@ func TestALateChangeOfItsOwnIsHeard(t *testing.T) {
 				wantEntry(t, "before it happens", c, "k", "old", Hit)
 				wantEntry(t, "before it happens", c, "k", "old", Local)
 				db.write("new")
-				if _, err := script.Do(t.Context(), s.Client(t), late(c.names("k"), c.channel, sentAs)); err != nil {
+				if _, err := script.Do(t.Context(), s.Client(t), late(c.view.names("k"), c.view.channel, sentAs)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -206,7 +206,7 @@ func TestFillsThatChangesOvertake(t *testing.T) {
 	}
 	// The tier has a value that another process has refreshed.
 	elected := func(c *Cache[string]) {
-		c.local.tier.Put("k", localEntry[string]{stored: stored[string]{head: head{token: newToken(), cost: 1}}, now: 10_000, until: time.Hour}, c.seq.Add(1))
+		c.view.local.tier.Put("k", &localEntry{stored: stored{value: new(string), head: head{token: newToken(), cost: 1}}, now: 10_000, until: time.Hour}, c.view.seq.Add(1))
 	}
 	elects := func(c *Cache[string], db *variable) (string, error) {
 		elected(c)
@@ -357,7 +357,7 @@ func TestMissesTakeNoPlace(t *testing.T) {
 		forgetful := c.With(Policy{AbsentTTL: -1})
 		_, _ = forgetful.Get(t.Context(), "three", fails(0, ErrNotFound).Load)
 		for _, key := range []string{"one", "two", "three"} {
-			if c.local.tier.Get(key) != nil {
+			if c.view.local.tier.Get(key) != nil {
 				t.Errorf("%s is held", key)
 			}
 		}
@@ -369,7 +369,7 @@ func TestMissesTakeNoPlace(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, _ = soft.Get(t.Context(), "k", fails(0, ErrNotFound).Load) // stale, and refreshed
 		synctest.Wait()
-		if e, _ := c.local.kept("k"); e != nil {
+		if e, _ := c.view.local.kept("k"); e != nil {
 			t.Errorf("%q is kept", e.value)
 		}
 	})

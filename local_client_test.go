@@ -16,7 +16,7 @@ func cohere(t *testing.T, caches []*Cache[string], keys []string) {
 	t.Helper()
 	for i, c := range caches {
 		_, _ = c.Lookup(t.Context(), "begins to listen")
-		redistest.Eventually(t, 30*time.Second, fmt.Sprintf("cache %d hears of changes", i), c.local.live.Load)
+		redistest.Eventually(t, 30*time.Second, fmt.Sprintf("cache %d hears of changes", i), c.view.local.live.Load)
 	}
 	for _, key := range keys {
 		var db variable

@@ -83,7 +83,7 @@ func TestLocalValuesAreCloned(t *testing.T) {
 		rdb.AddHook(faults)
 		faults.Refuse(1000, func([]string) bool { return true }, refusal("ERR out of order"))
 		defer faults.Clear()
-		if e, _, ok := c.recall("k"); !ok || string(e.Value.B) != "fine" {
+		if e, _, ok := c.view.recall("k"); !ok || string(unbox[*copied](e).Value.B) != "fine" {
 			t.Errorf("kept for an outage: %v", e)
 		}
 		for name, f := range get {

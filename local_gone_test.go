@@ -43,7 +43,7 @@ func TestWhatIsGoneIsNotServedInAnOutage(t *testing.T) {
 					p.Cut()
 					synctest.Wait()
 					time.Sleep(deafTTL)
-					change(t, s, c.names("k").Value)
+					change(t, s, c.view.names("k").Value)
 					read(c)
 					faults := redistest.NewFaults(t)
 					rdb.AddHook(faults)

@@ -44,7 +44,7 @@ func TestALostSubscription(t *testing.T) {
 		wantEntry(t, "outdated", c, "k", "new", Local)
 		p.Refuse(false)
 		for range 1000 {
-			if synctest.Wait(); c.local.live.Load() {
+			if synctest.Wait(); c.view.local.live.Load() {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -81,7 +81,7 @@ func TestAFillThatASubscriptionOvertakes(t *testing.T) {
 		p.Refuse(false)
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		want(t, "changes are heard of", c.local.live.Load(), true)
+		want(t, "changes are heard of", c.view.local.live.Load(), true)
 		close(release)
 		<-done
 		wantEntry(t, "then", c, "k", "new", Hit)
@@ -116,7 +116,7 @@ func TestALocalTierWithoutASubscription(t *testing.T) {
 		e, err := c.Lookup(t.Context(), "k")
 		return err == nil && e.Source == Local
 	})
-	if err := admin.Del(t.Context(), c.names("k").Value).Err(); err != nil {
+	if err := admin.Del(t.Context(), c.view.names("k").Value).Err(); err != nil {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, 10*time.Second, "the entry is gone", func() bool {

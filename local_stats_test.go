@@ -50,7 +50,7 @@ func TestLocalStats(t *testing.T) {
 		rdb.AddHook(faults)
 		faults.Refuse(1000, func([]string) bool { return true }, refusal("ERR out of order"))
 		defer faults.Clear()
-		c.local.live.Store(false) // so that Redis is asked
+		c.view.local.live.Store(false) // so that Redis is asked
 		e, err = get("k")
 		wantAge(t, e, err, Local, 10*time.Second)
 		counted("kept and fresh", 1, 0, 0)

@@ -24,7 +24,7 @@ func hearing[T any](t testing.TB, rdb redis.UniversalClient, change ...func(*Opt
 	c := open[T](t, rdb, append([]func(*Options){withLocal}, change...)...)
 	_, _ = c.Lookup(t.Context(), "begins to listen")
 	synctest.Wait()
-	want(t, "changes are heard of", c.local.live.Load(), true)
+	want(t, "changes are heard of", c.view.local.live.Load(), true)
 	return c
 }
 
@@ -253,7 +253,7 @@ func TestLocalHitsDoNotAllocate(t *testing.T) {
 		}
 	}
 	get()
-	redistest.Eventually(t, 10*time.Second, "changes are heard of", c.local.live.Load)
+	redistest.Eventually(t, 10*time.Second, "changes are heard of", c.view.local.live.Load)
 	get()
 	if n := testing.AllocsPerRun(1000, get); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -274,8 +274,8 @@ func TestTheLocalTierIsBounded(t *testing.T) {
 		synctest.Wait()
 		before := c.Stats().Local
 		for i := range 1000 {
-			_, _ = c.local.get(fmt.Sprint(i))
-			if e, _ := c.local.get(fmt.Sprint(i)); e != nil {
+			_, _ = c.view.local.get(fmt.Sprint(i))
+			if e, _ := c.view.local.get(fmt.Sprint(i)); e != nil {
 				before++
 			}
 		}

@@ -123,7 +123,7 @@ func TestAnEvictedLease(t *testing.T) {
 				got <- v
 			}()
 			<-began
-			if err := admin.Del(t.Context(), c.names("k").Lease).Err(); err != nil {
+			if err := admin.Del(t.Context(), c.view.names("k").Lease).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if taken {
@@ -135,7 +135,7 @@ func TestAnEvictedLease(t *testing.T) {
 			close(finish)
 			want(t, "the callers got", <-got, "slow")
 			want(t, "rejected", c.Stats().Rejected-before, 1)
-			n, err := admin.Exists(t.Context(), c.names("k").Value).Result()
+			n, err := admin.Exists(t.Context(), c.view.names("k").Value).Result()
 			if err != nil || n != 0 && !taken {
 				t.Errorf("%d stored, %v", n, err)
 			}
@@ -227,7 +227,7 @@ func TestARestart(t *testing.T) {
 	s.Restart(t)
 	redistest.Eventually(t, 5*time.Second, "all hit again", read)
 	for _, c := range caches[1:] {
-		redistest.Eventually(t, 30*time.Second, "it listens again", c.bus.Live)
+		redistest.Eventually(t, 30*time.Second, "it listens again", c.view.bus.Live)
 	}
 	before := caches[1].Stats().Wakes
 	lag(t, caches[0], caches[1:2], "last", 200*time.Millisecond, nil)

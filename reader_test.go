@@ -75,7 +75,7 @@ func onWire(t *testing.T, f func(t *testing.T, n *node, w *wire, get func(key st
 	synctest.Test(t, func(t *testing.T) {
 		c := open[string](t, redistest.Fake(t).Client(t), func(o *Options) { o.RedisTimeout, o.LeaseTTL = time.Minute, time.Hour })
 		w := &wire{}
-		n := c.nodes.single
+		n := c.view.nodes.single
 		n.fly = w.fly
 		var wg sync.WaitGroup
 		f(t, n, w, func(key string) {
@@ -261,7 +261,7 @@ func TestACallersTripEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := open[string](t, redistest.Fake(t).Client(t))
-				n := c.nodes.single
+				n := c.view.nodes.single
 				n.obeys = true
 				n.fly = func(ctx context.Context, _ *trip) error {
 					want(t, "err", ctx.Err(), nil)
@@ -302,7 +302,7 @@ func TestNoReadIsForgotten(t *testing.T) {
 func readAtRandom(t *testing.T, seed uint64) {
 	long := strings.Repeat("x", 1<<17)
 	c := open[string](t, redistest.Fake(t).Client(t))
-	n := c.nodes.single
+	n := c.view.nodes.single
 	n.obeys = seed%2 == 1 // then callers make trips themselves
 	random := rand.New(rand.NewPCG(seed, 0))
 	var mu sync.Mutex // guards random

@@ -11,7 +11,7 @@ import (
 )
 
 // refresh renews a value in the background, unless that is happening already or too much else is.
-func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load source[T], saw sight[T]) {
+func (c *core) refresh(ctx context.Context, key string, policy Policy, load source, saw sight) {
 	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
 		return
 	}
@@ -28,7 +28,7 @@ func (c *core[T]) refresh(ctx context.Context, key string, policy Policy, load s
 
 // inBackground runs a refresh that has a permit and a place in the background, which it gives back. It reports false
 // when there is none.
-func (c *core[T]) inBackground(refresh func()) bool {
+func (c *core) inBackground(refresh func()) bool {
 	switch {
 	case !c.background.TryAcquire(1):
 		return false
@@ -43,7 +43,7 @@ func (c *core[T]) inBackground(refresh func()) bool {
 }
 
 // refresh asks for the lease once: whatever another process does with the key is a refresh too.
-func (f *flight[T]) refresh(event RefreshEvent) {
+func (f *flight) refresh(event RefreshEvent) {
 	defer f.refreshing.remove(f.key, f)
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
@@ -84,7 +84,7 @@ func (f *flight[T]) refresh(event RefreshEvent) {
 }
 
 // met takes up what another process has stored meanwhile: the local tier must not ask for its refresh again.
-func (f *flight[T]) met(a script.Acquired, asked uint64) {
+func (f *flight) met(a script.Acquired, asked uint64) {
 	if f.local == nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (f *flight[T]) met(a script.Acquired, asked uint64) {
 }
 
 // refreshed is what a refresh says of its load, and how long the next must wait.
-func (o *outcome[T]) refreshed(backoff time.Duration) (pause time.Duration, err error) {
+func (o *outcome) refreshed(backoff time.Duration) (pause time.Duration, err error) {
 	if !errors.Is(o.err, ErrNotFound) {
 		err = o.err
 	}
@@ -108,7 +108,7 @@ func (o *outcome[T]) refreshed(backoff time.Duration) (pause time.Duration, err 
 	return pause, err
 }
 
-func (c *core[T]) tellRefresh(e RefreshEvent) {
+func (c *core) tellRefresh(e RefreshEvent) {
 	if e.Skipped {
 		c.stats.skipped.Add(1)
 	}
@@ -118,15 +118,15 @@ func (c *core[T]) tellRefresh(e RefreshEvent) {
 }
 
 // refreshMany renews values in the background by one load, but for those that are being renewed already.
-func (c *core[T]) refreshMany(ctx context.Context, policy Policy, load BatchLoader[T], old []miss[T]) {
-	b := &batch[T]{core: c, load: load, caller: ctx}
+func (c *core) refreshMany(ctx context.Context, policy Policy, load source, old []miss) {
+	b := &batch{core: c, load: load, caller: ctx}
 	outer := loadingIn(ctx)
 	var events []RefreshEvent
 	for _, m := range old {
 		if c.refreshing.has(m.key) || outer.has(c, m.key) {
 			continue
 		}
-		f := c.newFlight(ctx, m.key, policy, source[T]{plain: load.one(m.key)}, m.saw)
+		f := c.newFlight(ctx, m.key, policy, load, m.saw)
 		if c.refreshing.add(m.key, f) {
 			b.flights = append(b.flights, f)
 			events = append(events, RefreshEvent{Key: m.key, Early: m.saw.state == fresh, Skipped: true})
@@ -142,15 +142,15 @@ func (c *core[T]) refreshMany(ctx context.Context, policy Policy, load BatchLoad
 }
 
 // refresh asks for the leases once, as the refresh of one key does.
-func (b *batch[T]) refresh(events []RefreshEvent) {
+func (b *batch) refresh(events []RefreshEvent) {
 	b.stats.flights.Add(int64(len(b.flights)))
 	defer b.stats.flights.Add(-int64(len(b.flights)))
 	pauses := make([]time.Duration, len(b.flights)) // until the next refresh of a key may begin
-	var load []*bid[T]
+	var load []*bid
 	var which []int
-	bids := make([]*bid[T], len(b.flights))
+	bids := make([]*bid, len(b.flights))
 	for i, f := range b.flights {
-		bids[i] = &bid[T]{flight: f, token: newToken()}
+		bids[i] = &bid{flight: f, token: newToken()}
 	}
 	asked := b.seq.Add(1)
 	b.acquire(bids)

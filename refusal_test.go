@@ -37,7 +37,7 @@ func TestMisconfiguration(t *testing.T) {
 	} {
 		do(t, admin, append([]any{"ACL", "SETUSER", user, "on", ">secret"}, rules...)...)
 	}
-	names := (&core[string]{opts: Options{Prefix: "test"}}).names("k")
+	names := (&core{opts: Options{Prefix: "test"}}).names("k")
 	for name, client := range map[string]func(*redis.Options){
 		"NOPERM for scripts": as("noscripts"),
 		"NOPERM for reads":   as("noreads"),

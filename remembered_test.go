@@ -25,14 +25,14 @@ func TestNoRememberedValueAfterRecovery(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return v == old && a.nodes.single.isOpen.Load()
+				return v == old && a.view.nodes.single.isOpen.Load()
 			})
 			end()
 			redistest.Eventually(t, time.Second, "the breaker closes", func() bool {
 				if _, err := a.Get(t.Context(), "k", load); err != nil {
 					t.Fatal(err)
 				}
-				return !a.nodes.single.isOpen.Load()
+				return !a.view.nodes.single.isOpen.Load()
 			})
 			source.Store(newer)
 			if err := b.Invalidate(t.Context(), "k"); err != nil {
@@ -83,7 +83,7 @@ func TestALoadFromBeforeARecovery(t *testing.T) {
 		time.Sleep(time.Second)
 		down := func() bool {
 			_, err := a.Lookup(t.Context(), "other")
-			return err != nil && a.nodes.single.isOpen.Load()
+			return err != nil && a.view.nodes.single.isOpen.Load()
 		}
 		begin()
 		redistest.Eventually(t, time.Second, "the breaker opens", down)

@@ -8,39 +8,39 @@ import (
 )
 
 // settle says what a loader's end means: an entry, or an error that Is ErrNotFound or ErrClosed or is a *LoadError.
-func (f *flight[T]) settle(r loaded[T]) (Entry[T], error) {
+func (f *flight) settle(r loaded) (boxed, error) {
 	var panicked *PanicError
 	switch {
 	case r.err == nil:
 		if err := f.checkEntry(r.entry); err != nil {
-			return Entry[T]{}, &LoadError{Err: err}
+			return boxed{}, &LoadError{Err: err}
 		}
 		e := r.entry
 		e.Age, e.Source = r.took, Loaded
 		return e, nil
 	case errors.As(r.err, &panicked):
-		return Entry[T]{}, &LoadError{Err: r.err}
+		return boxed{}, &LoadError{Err: r.err}
 	case f.ctx.Err() != nil:
-		return Entry[T]{}, context.Cause(f.ctx)
-	case errors.Is(r.err, ErrNotModified) && f.load.entry != nil && f.saw.old() != nil:
+		return boxed{}, context.Cause(f.ctx)
+	case errors.Is(r.err, ErrNotModified) && f.load.entries && f.saw.old() != nil:
 		e, old := r.entry, f.saw.old()
 		if err := f.checkEntry(e); err != nil {
-			return Entry[T]{}, &LoadError{Err: err}
+			return boxed{}, &LoadError{Err: err}
 		}
 		e.Value, e.ETag, e.Age, e.Source = old.Value, old.ETag, r.took, Loaded
 		return e, nil
 	case errors.Is(r.err, ErrNotFound):
-		return Entry[T]{}, f.absent(r.err)
+		return boxed{}, f.absent(r.err)
 	case f.opts.NotFound != nil && errors.Is(r.err, f.opts.NotFound):
-		return Entry[T]{}, f.absent(r.err)
+		return boxed{}, f.absent(r.err)
 	case errors.Is(r.err, context.DeadlineExceeded) && r.took >= f.opts.LoadTimeout:
-		return Entry[T]{}, &LoadError{Err: ErrLoadTimeout}
+		return boxed{}, &LoadError{Err: ErrLoadTimeout}
 	}
-	return Entry[T]{}, &LoadError{Err: r.err}
+	return boxed{}, &LoadError{Err: r.err}
 }
 
 // absent is an error that Is ErrNotFound, Options.NotFound and what the loader said, without saying it twice.
-func (f *flight[T]) absent(err error) error {
+func (f *flight) absent(err error) error {
 	switch {
 	case err == ErrNotFound, err == f.opts.NotFound:
 		return f.notFound
@@ -54,7 +54,7 @@ func (f *flight[T]) absent(err error) error {
 
 // isPrivate reports whether an error stems from the context of the call that started the flight: its loader held on to
 // that context. Such an error is nobody else's.
-func (f *flight[T]) isPrivate(err error) bool {
+func (f *flight) isPrivate(err error) bool {
 	switch {
 	case err == nil || errors.Is(err, ErrLoadTimeout) || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound):
 		return false
@@ -65,7 +65,7 @@ func (f *flight[T]) isPrivate(err error) bool {
 }
 
 // checkEntry refuses lifetimes that a loader cannot mean.
-func (c *core[T]) checkEntry(e Entry[T]) error {
+func (c *core) checkEntry(e boxed) error {
 	if e.TTL != 0 && (e.TTL < time.Millisecond || e.TTL > maxLifetime) {
 		return configError("Entry.TTL", e.TTL, "must be zero, or from 1 ms to 100 years")
 	}

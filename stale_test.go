@@ -91,7 +91,7 @@ func TestStaleHitsDoNotKeepAsking(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
-		e, err := c.look(t.Context(), "k", false)
+		e, err := c.view.look(t.Context(), "k", false)
 		if err != nil || e.state != stale {
 			t.Fatalf("%v, %v", e.state, err)
 		}

@@ -63,7 +63,9 @@ func (s *striped) load() (n uint64) {
 }
 
 // Stats returns the counters of the cache, shared by its views.
-func (c *core[T]) Stats() Stats {
+func (c *Cache[T]) Stats() Stats { return c.view.counted() }
+
+func (c *core) counted() Stats {
 	s := &c.stats
 	return Stats{
 		Hits: s.hits.Load(), Stale: s.stale.Load(), Local: s.local.load(), Absent: s.absent.Load(), Misses: s.misses.Load(), Joined: s.joined.Load(),

@@ -10,8 +10,8 @@ import (
 )
 
 // waiting is the wait of a flight for another process's lease.
-type waiting[T any] struct {
-	flight *flight[T]
+type waiting struct {
+	flight *flight
 	waiter *bus.Waiter
 	waited bool
 	begun  time.Time
@@ -22,7 +22,7 @@ type waiting[T any] struct {
 }
 
 // pause waits until the lease may be free, or the value there.
-func (w *waiting[T]) pause(busy script.Acquired) error {
+func (w *waiting) pause(busy script.Acquired) error {
 	f := w.flight
 	if !w.waited {
 		w.waited, w.begun = true, time.Now()
@@ -55,7 +55,7 @@ func (w *waiting[T]) pause(busy script.Acquired) error {
 }
 
 // tell reports the wait, if there was one.
-func (w *waiting[T]) tell() {
+func (w *waiting) tell() {
 	f := w.flight
 	if w.waited && f.opts.Observer.Wait != nil {
 		f.opts.Observer.Wait(WaitEvent{Key: f.key, Took: time.Since(w.begun), Polls: w.polls, Wakes: w.wakes, Stamp: w.stamp, Err: w.err})

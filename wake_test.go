@@ -293,7 +293,7 @@ func TestManyWaitersDoNotSpin(t *testing.T) {
 			again(300*time.Millisecond, func() {
 				for i := range waiters {
 					for range 10 {
-						s.Mini.Publish(c.channel, "i"+c.names(key(i)).Value)
+						s.Mini.Publish(c.view.channel, "i"+c.view.names(key(i)).Value)
 					}
 				}
 			})

@@ -21,6 +21,10 @@ func (c *Cache[T]) Set(ctx context.Context, key string, value T) error {
 // SetEntry is Set for an entry with lifetimes of its own. Its Age is when the value was read from the source, and its
 // NoStore an error.
 func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
+	return c.view.setEntry(ctx, key, e.box())
+}
+
+func (c *view) setEntry(ctx context.Context, key string, e boxed) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
@@ -47,7 +51,7 @@ func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
 }
 
 // set sends the write, which may not happen after over.
-func (c *Cache[T]) set(ctx context.Context, names script.Keys, e Entry[T], over time.Time) error {
+func (c *view) set(ctx context.Context, names script.Keys, e boxed, over time.Time) error {
 	life, origin := c.policy.lifetimes(e.TTL, e.StaleFor, e.KeepFor), *c.origin.Load()
 	for try := 0; ; try++ {
 		n, err := c.nodes.of(ctx, names.Value)
@@ -92,7 +96,7 @@ func isUnknown(err error) bool {
 }
 
 // sleepUntil waits for a time, or the end of the cache.
-func (c *core[T]) sleepUntil(t time.Time) {
+func (c *core) sleepUntil(t time.Time) {
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	select {
@@ -106,17 +110,17 @@ func (c *core[T]) sleepUntil(t time.Time) {
 // error Is [ErrRedis] (a *[KeysError] when there are several keys), and older values may be served until their TTL:
 // call it again.
 func (c *Cache[T]) Invalidate(ctx context.Context, keys ...string) error {
-	return c.change(ctx, "invalidate", script.Invalidate, keys)
+	return c.view.change(ctx, "invalidate", script.Invalidate, keys)
 }
 
 // Expire makes keys stale now: their values are served for StaleFor while one process refreshes them. A value without
 // StaleFor is removed. Errors are those of Invalidate.
 func (c *Cache[T]) Expire(ctx context.Context, keys ...string) error {
-	return c.change(ctx, "expire", script.Expire, keys)
+	return c.view.change(ctx, "expire", script.Expire, keys)
 }
 
 // change runs a step for many keys.
-func (c *Cache[T]) change(ctx context.Context, op string, call func(k script.Keys, channel, origin string) script.Call, keys []string) error {
+func (c *view) change(ctx context.Context, op string, call func(k script.Keys, channel, origin string) script.Call, keys []string) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
@@ -154,7 +158,7 @@ func (c *Cache[T]) change(ctx context.Context, op string, call func(k script.Key
 }
 
 // outdate makes this process forget what it holds of keys that were written.
-func (c *core[T]) outdate(keys ...string) {
+func (c *core) outdate(keys ...string) {
 	for _, key := range keys {
 		c.filling.remove(key, nil)
 	}

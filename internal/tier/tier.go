@@ -16,15 +16,43 @@ import (
 const stripes = 256
 
 // Tier is a bounded map from keys to values, which must not be changed. Safe for concurrent use.
-type Tier[V any] struct {
-	cache *otter.Cache[string, *item[V]]
+type Tier struct {
+	cache store
 	seed  maphash.Seed
 	group [stripes]stripe
 }
 
-type item[V any] struct {
+// store is what the tier needs of otter's cache. A generic type in a field is compiled anew, with all its methods, by every
+// package that sees the field; behind an interface it is compiled here alone.
+type store interface {
+	get(key string) *item
+	peek(key string) *item // without counting as a use
+	set(key string, i *item)
+	drop(key string)
+	clear()
+}
+
+type items struct {
+	*otter.Cache[string, *item]
+}
+
+func (s items) get(key string) *item {
+	i, _ := s.GetIfPresent(key)
+	return i
+}
+
+func (s items) peek(key string) *item {
+	e, _ := s.GetEntryQuietly(key)
+	return e.Value
+}
+
+func (s items) set(key string, i *item) { s.Set(key, i) }
+func (s items) drop(key string)         { s.Invalidate(key) }
+func (s items) clear()                  { s.InvalidateAll() }
+
+type item struct {
 	number uint64 // taken before the value was asked for
-	value  V
+	value  any
 }
 
 type stripe struct {
@@ -33,56 +61,56 @@ type stripe struct {
 }
 
 // New returns a tier of at most so many entries. It starts no goroutine.
-func New[V any](entries int) *Tier[V] {
-	return &Tier[V]{
-		cache: otter.Must(&otter.Options[string, *item[V]]{MaximumSize: entries}),
+func New(entries int) *Tier {
+	return &Tier{
+		cache: items{otter.Must(&otter.Options[string, *item]{MaximumSize: entries})},
 		seed:  maphash.MakeSeed(),
 	}
 }
 
 // Get returns the value of a key, nil when there is none.
-func (t *Tier[V]) Get(key string) *V {
-	if item, ok := t.cache.GetIfPresent(key); ok {
-		return &item.value
+func (t *Tier) Get(key string) any {
+	if i := t.cache.get(key); i != nil {
+		return i.value
 	}
 	return nil
 }
 
 // Put takes a value that was asked for after number was taken, unless the key has changed since, or what is there was
 // asked for later.
-func (t *Tier[V]) Put(key string, value V, number uint64) {
+func (t *Tier) Put(key string, value any, number uint64) {
 	s := t.stripe(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if number <= s.changed {
 		return
 	}
-	if old, ok := t.cache.GetEntryQuietly(key); ok && old.Value.number > number {
+	if old := t.cache.peek(key); old != nil && old.number > number {
 		return
 	}
-	t.cache.Set(key, &item[V]{number, value})
+	t.cache.set(key, &item{number, value})
 }
 
 // Forget drops a key that has changed. number was taken when that was heard.
-func (t *Tier[V]) Forget(key string, number uint64) {
+func (t *Tier) Forget(key string, number uint64) {
 	s := t.stripe(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = max(s.changed, number)
-	t.cache.Invalidate(key)
+	t.cache.drop(key)
 }
 
 // ForgetAll drops everything.
-func (t *Tier[V]) ForgetAll(number uint64) {
+func (t *Tier) ForgetAll(number uint64) {
 	for i := range t.group {
 		s := &t.group[i]
 		s.mu.Lock()
 		s.changed = max(s.changed, number)
 		s.mu.Unlock()
 	}
-	t.cache.InvalidateAll() // what came since then is dropped for nothing
+	t.cache.clear() // what came since then is dropped for nothing
 }
 
-func (t *Tier[V]) stripe(key string) *stripe {
+func (t *Tier) stripe(key string) *stripe {
 	return &t.group[maphash.String(t.seed, key)%stripes]
 }
