@@ -3,7 +3,9 @@ package stockade
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 )
@@ -63,22 +65,59 @@ func (c *view) readMany(ctx context.Context, keys []string, load source, found f
 		}
 		seen[key] = true
 	}
-	for first := true; len(pending) > 0; first = false {
-		pending = r.round(ctx, pending, first)
+	if c.opts.Observer.TraceReads {
+		r.traceMany(ctx, SpanRead, slices.Clone(pending), time.Now(), func(ctx context.Context) { r.read(ctx, pending) })
+	} else {
+		r.read(ctx, pending)
 	}
-	if len(r.errs) > 0 {
-		return &KeysError{Errs: r.errs}
-	}
-	return nil
+	return r.failure()
 }
 
 // batchRead is one call of GetMany.
 type batchRead struct {
 	*view
-	load  source // a BatchLoader
-	found func(key string, ptr any)
-	errs  map[string]error
-	last  map[string]*LoadError // of flights whose load began before this call
+	load   source // a BatchLoader
+	found  func(key string, ptr any)
+	errs   map[string]error
+	last   map[string]*LoadError // of flights whose load began before this call
+	shared []context.Context     // of the calls that began flights which this one has joined; only for Trace
+}
+
+// failure is the error of the call.
+func (r *batchRead) failure() error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return &KeysError{Errs: r.errs}
+}
+
+// read is the path of a read.
+func (r *batchRead) read(ctx context.Context, keys []string) {
+	var begun time.Time
+	if r.opts.Observer.Trace != nil {
+		begun = time.Now()
+	}
+	missing := r.seek(ctx, keys)
+	if len(missing) == 0 {
+		return
+	}
+	r.stats.misses.Add(uint64(len(missing)))
+	if r.opts.Observer.Trace == nil {
+		r.miss(ctx, missing)
+		return
+	}
+	keys = make([]string, len(missing))
+	for i, m := range missing {
+		keys[i] = m.key
+	}
+	r.traceMany(ctx, SpanMiss, keys, begun, func(ctx context.Context) { r.miss(ctx, missing) })
+}
+
+// miss gets what is missing from flights.
+func (r *batchRead) miss(ctx context.Context, missing []miss) {
+	for len(missing) > 0 {
+		missing = r.seek(ctx, r.joinMany(ctx, missing))
+	}
 }
 
 // put takes up what one key has come to.
@@ -97,8 +136,8 @@ func isAbsent(err error) bool {
 	return !failed && errors.Is(err, ErrNotFound)
 }
 
-// round is the path of a read, once, as in fetch. It returns the keys that have to go round again.
-func (r *batchRead) round(ctx context.Context, keys []string, first bool) (again []string) {
+// seek looks for what can be served, and returns the keys that are missing.
+func (r *batchRead) seek(ctx context.Context, keys []string) []miss {
 	missing := make([]miss, 0, len(keys))
 	var toLook []string
 	var old []miss // to be refreshed
@@ -143,13 +182,7 @@ func (r *batchRead) round(ctx context.Context, keys []string, first bool) (again
 		r.put(key, e, err)
 	}
 	r.refreshMany(ctx, r.policy, r.load, old)
-	if len(missing) == 0 {
-		return nil
-	}
-	if first {
-		r.stats.misses.Add(uint64(len(missing)))
-	}
-	return r.joinMany(ctx, missing)
+	return missing
 }
 
 // miss is a key with what was seen of it, which is missing or to be refreshed.
@@ -158,7 +191,8 @@ type miss struct {
 	saw sight
 }
 
-// joinMany waits for the flights of keys. Those that have none are one batch.
+// joinMany waits for the flights of keys. Those that have none are one batch. It returns the keys that have to go round
+// again.
 func (r *batchRead) joinMany(ctx context.Context, missing []miss) (again []string) {
 	number := r.seq.Add(1)
 	b := &batch{core: r.core, load: r.load, caller: ctx}
@@ -187,6 +221,9 @@ func (r *batchRead) joinMany(ctx context.Context, missing []miss) (again []strin
 	}
 	for _, f := range all {
 		o, err := f.await(ctx, number, f.landed, f.mine)
+		if !f.mine && r.opts.Observer.Trace != nil {
+			r.shared = append(r.shared, f.caller)
+		}
 		switch {
 		case err != nil:
 			r.errs[f.key] = err // the cause of ctx may be anything

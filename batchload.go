@@ -105,9 +105,11 @@ func (b *batch) ask(bids []*bid) (busy []*bid) {
 				bid.decide(o)
 				continue
 			}
+			bid.wait.tell()
 			bid.down, bid.epoch = bid.isDown(), bid.memory.now()
 			load = append(load, bid)
 		case a.Status == script.Granted:
+			bid.wait.tell() // the load is no part of it
 			load, waiters = append(load, bid), append(waiters, bid.waiter)
 		case a.Status == script.Hit && a.Inline:
 			if saw := bid.judge(a.Value, a.Time/1000); saw.state == fresh || saw.state == stale {
@@ -228,7 +230,8 @@ func (b *batch) loadAll(bids []*bid, changed <-chan struct{}, leave func()) []*o
 			bid.start.Store(start)
 		}
 	}
-	ctx, landed := b.begin(bids, leave)
+	span := b.trace(SpanLoad, bids)
+	ctx, landed := b.begin(span.ctx, bids, leave)
 	l := hold(b.core, ctx, landed, changed, func() script.Status { return b.renew(bids) })
 	outcomes := make([]*outcome, len(bids))
 	var leased []*bid
@@ -248,9 +251,15 @@ func (b *batch) loadAll(bids []*bid, changed <-chan struct{}, leave func()) []*o
 			bid.keep(outcomes[i], r, bid.down && bid.isDown(), bid.epoch, bid.err)
 		}
 	}
+	span.end(loadEndOf(bids, outcomes, len(l.result.ruledOut)))
+	if len(leased) == 0 {
+		return outcomes
+	}
+	span = b.trace(SpanCommit, leased)
 	for i, r := range b.finishAll("commit", leased, calls) {
 		leased[i].conclude(leased[i].lease, endings[i], r.status, r.number)
 	}
+	span.end(commitEndOf(endings))
 	return outcomes
 }
 
@@ -269,8 +278,8 @@ func (a batchAnswer) of(key string, err error, took time.Duration) loaded {
 	return r
 }
 
-// begin asks the Guard about all keys and runs the loader for those that may exist.
-func (b *batch) begin(bids []*bid, leave func()) (context.Context, <-chan landing[batchAnswer]) {
+// begin asks the Guard about all keys and runs the loader for those that may exist, with the values of a context.
+func (b *batch) begin(values context.Context, bids []*bid, leave func()) (context.Context, <-chan landing[batchAnswer]) {
 	asked := map[string]bool{}
 	var keys []string
 	for _, bid := range bids {
@@ -279,7 +288,7 @@ func (b *batch) begin(bids []*bid, leave func()) (context.Context, <-chan landin
 	}
 	guard := bids[0].guard
 	mark := &loading{core: b.core, keys: asked, outer: loadingIn(b.caller)}
-	return launch(b.core, b.caller, mark, leave, func(ctx context.Context) (a batchAnswer, err error) {
+	return launch(b.core, values, mark, leave, func(ctx context.Context) (a batchAnswer, err error) {
 		if guard {
 			a.ruledOut = b.rulesOut(ctx, keys)
 			keys = slices.DeleteFunc(keys, func(key string) bool { return a.ruledOut[key] })
@@ -292,7 +301,7 @@ func (b *batch) begin(bids []*bid, leave func()) (context.Context, <-chan landin
 		if b.opts.Observer.Load != nil {
 			for key := range a.values {
 				if !asked[key] || a.ruledOut[key] {
-					b.opts.Observer.Load(LoadEvent{Key: key, Outcome: Ignored})
+					tell(b.opts.Observer.Load, LoadEvent{Key: key, Outcome: Ignored})
 				}
 			}
 		}

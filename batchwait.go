@@ -15,6 +15,8 @@ func (b *batch) wait(pending []*bid, woken <-chan struct{}) {
 		bid.wait.waited, bid.wait.begun = true, begun
 		b.stats.waits.Add(1)
 	}
+	span, all := b.trace(SpanWait, pending), pending
+	defer func() { span.end(waitEndOf(all)) }()
 	polls, polled := 0, begun
 	for len(pending) > 0 {
 		budget := begun.Add(b.opts.LoadTimeout)

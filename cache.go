@@ -200,73 +200,113 @@ func New[T any](rdb redis.UniversalClient, opts Options) (*Cache[T], error) {
 // [ErrLoadTimeout], [ErrOverloaded], [ErrReentrant], [ErrRedis] (by policy), [ErrClosed], or ctx's. It never returns a
 // zero value with a nil error unless the loader or Set gave exactly that.
 func (c *Cache[T]) Get(ctx context.Context, key string, load Loader[T]) (T, error) {
-	from := load.source()
-	held, _, err := c.view.tryLocal(ctx, key, from)
-	switch {
-	case err != nil:
-		var none T
-		return none, err
-	case held != nil:
-		return unboxed[T](c.view.format.of.own(held.value)), nil
-	}
-	e, err := c.view.read(ctx, key, from, "")
-	return unboxed[T](e.Value), err
+	ptr, err := c.view.value(ctx, key, load.source())
+	return unboxed[T](ptr), err
 }
 
 // Fetch is Get for a loader that works on entries. See [EntryLoader].
 func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (Entry[T], error) {
-	from := load.source()
-	held, now, err := c.view.tryLocal(ctx, key, from)
+	e, err := c.view.fetch(ctx, key, load.source())
+	return unbox[T](e), err
+}
+
+// value is the path of a read that wants no more than the value. What a hit in the local tier takes copies nothing.
+func (c *view) value(ctx context.Context, key string, load source) (ptr any, err error) {
+	if c.opts.Observer.TraceReads {
+		e, err := c.fetch(ctx, key, load)
+		return e.Value, err
+	}
+	held, _, err := c.tryLocal(ctx, key, load)
 	switch {
 	case err != nil:
-		return Entry[T]{}, err
+		return nil, err
 	case held != nil:
-		return unbox[T](c.view.lend(held.sight(now))), nil
+		return c.format.of.own(held.value), nil
 	}
-	e, err := c.view.read(ctx, key, from, "")
-	return unbox[T](e), err
+	e, err := c.read(ctx, key, load, "")
+	return e.Value, err
+}
+
+// fetch is the path of a read.
+func (c *view) fetch(ctx context.Context, key string, load source) (boxed, error) {
+	return c.traceRead(ctx, key, func(ctx context.Context) (boxed, error) {
+		held, now, err := c.tryLocal(ctx, key, load)
+		switch {
+		case err != nil:
+			return boxed{}, err
+		case held != nil:
+			return c.lend(held.sight(now)), nil
+		}
+		return c.read(ctx, key, load, "")
+	})
 }
 
 // read is the path of a read from Redis on. What the write of token stored counts as missing.
 func (c *view) read(ctx context.Context, key string, load source, token string) (boxed, error) {
+	var begun time.Time
+	if c.opts.Observer.Trace != nil {
+		begun = time.Now()
+	}
+	e, saw, found, err := c.seek(ctx, key, load, token)
+	if found || err != nil {
+		return e, err
+	}
+	c.stats.misses.Add(1)
+	if c.opts.Observer.Trace != nil {
+		return c.traceMiss(ctx, key, load, token, saw, begun)
+	}
+	e, _, err = c.miss(ctx, key, load, token, saw)
+	return e, err
+}
+
+// seek looks for something to serve. It has found nothing when the error is nil, too: then the key is missing.
+func (c *view) seek(ctx context.Context, key string, load source, token string) (e boxed, saw sight, found bool, err error) {
+	if c.filling.has(key) { // a key that is being filled is missing: join without asking Redis
+		return e, saw, false, nil
+	}
+	saw, err = c.look(ctx, key, true)
+	switch {
+	case err != nil:
+		if err := ended(ctx, err); err != nil {
+			return e, saw, false, err
+		}
+		// Redis has failed. What is not remembered the flight decides, by policy.
+		if e, err, found = c.recall(key); found {
+			e = c.share(e)
+		}
+		return e, saw, found, err
+	case saw.isBy(token):
+		saw.state = missing
+		return e, saw, false, nil
+	}
+	e, renew, found, err := c.serve(saw)
+	if renew {
+		c.refresh(ctx, key, c.policy, load, saw)
+	}
+	return e, saw, found, err
+}
+
+// miss gets what is missing from the flight of its key. shared is the context of the flight's first caller, when that is
+// another.
+func (c *view) miss(ctx context.Context, key string, load source, token string, saw sight) (e boxed, shared context.Context, err error) {
 	var last *LoadError // of a flight whose load began before this call
-	for round := 0; ; round++ {
-		// A key that is being filled is missing: join without asking Redis.
-		var saw sight
-		if !c.filling.has(key) {
-			var err error
-			saw, err = c.look(ctx, key, true)
-			if err != nil {
-				if err := ended(ctx, err); err != nil {
-					return boxed{}, err
-				}
-				// Redis has failed. What is not remembered the flight decides, by policy.
-				if e, err, ok := c.recall(key); ok {
-					return c.share(e), err
-				}
-			} else if saw.isBy(token) {
-				saw.state = missing
-			} else if e, renew, found, err := c.serve(saw); found {
-				if renew {
-					c.refresh(ctx, key, c.policy, load, saw)
-				}
-				return e, err
-			}
-		}
-		if round == 0 {
-			c.stats.misses.Add(1)
-		}
+	for {
 		flight, err := c.join(ctx, key, c.policy, load, saw)
 		if err != nil {
-			return boxed{}, err
+			return e, flight.shared, err
 		}
 		if flight.fits {
 			if !flight.mine {
 				c.stats.joined.Add(1)
 			}
-			return c.answer(flight, last)
+			e, err = c.answer(flight, last)
+			return e, flight.shared, err
 		}
 		last = asLoadError(flight.err)
+		var found bool
+		if e, saw, found, err = c.seek(ctx, key, load, token); found || err != nil {
+			return e, nil, err
+		}
 	}
 }
 
@@ -290,7 +330,7 @@ func (c *view) serve(saw sight) (e boxed, renew, found bool, err error) {
 // Lookup returns what is stored and never loads: a fresh or stale entry, [ErrNotFound] for a key that is known not to
 // exist, [ErrMiss] when nothing is known, [ErrRedis] when Redis fails, whatever the policy.
 func (c *Cache[T]) Lookup(ctx context.Context, key string) (Entry[T], error) {
-	e, err := c.view.lookup(ctx, key)
+	e, err := c.view.traceRead(ctx, key, func(ctx context.Context) (boxed, error) { return c.view.lookup(ctx, key) })
 	return unbox[T](e), err
 }
 

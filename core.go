@@ -91,9 +91,7 @@ func (c *core) tellRedis(e RedisEvent) {
 	if e.Err != nil {
 		c.stats.redisErrors.Add(1)
 	}
-	if c.opts.Observer.Redis != nil {
-		c.opts.Observer.Redis(e)
-	}
+	tell(c.opts.Observer.Redis, e)
 }
 
 // sight is what a read saw.

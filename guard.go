@@ -56,9 +56,7 @@ func (c *core) rulesOut(ctx context.Context, keys []string) map[string]bool {
 	}
 	if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		c.stats.guardErrors.Add(1)
-		if c.opts.Observer.Guard != nil {
-			c.opts.Observer.Guard(GuardEvent{Keys: slices.Clone(keys), Err: err})
-		}
+		tell(c.opts.Observer.Guard, GuardEvent{Keys: slices.Clone(keys), Err: err})
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ type landing[R any] struct {
 }
 
 // launch runs a load on a goroutine of its own, and leave when it has returned: one that ignores its context keeps its
-// place. The context has the values of the caller's; it ends with the load, at LoadTimeout, and on Close.
-func launch[R any](c *core, caller context.Context, mark *loading, leave func(), load func(context.Context) (R, error)) (context.Context, <-chan landing[R]) {
-	ctx := context.WithValue(context.WithoutCancel(caller), loadingKey{}, mark)
+// place. The context has the given values; it ends with the load, at LoadTimeout, and on Close.
+func launch[R any](c *core, values context.Context, mark *loading, leave func(), load func(context.Context) (R, error)) (context.Context, <-chan landing[R]) {
+	ctx := context.WithValue(context.WithoutCancel(values), loadingKey{}, mark)
 	ctx, cancel := context.WithCancelCause(ctx)
 	ctx, expire := context.WithTimeoutCause(ctx, c.opts.LoadTimeout, ErrLoadTimeout)
 	unhook := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })

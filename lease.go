@@ -32,14 +32,19 @@ type loaded struct {
 func (f *flight) loadLeased(l lease) *outcome {
 	start := f.seq.Add(1)
 	f.start.Store(start)
-	r := f.hold(l)
+	load := f.traceLoad()
+	r := f.hold(load.ctx, l)
 	e := f.end(l, r, start, true)
+	load.end(loadEnd(r.ruledOut, e.err, l.stamp))
+	commit := f.traceCommit()
 	status, number := f.finish(e.op, e.call)
 	if status == script.Missing { // what was to be touched is gone
 		e = f.end(l, r, start, false)
 		status, number = f.finish(e.op, e.call)
 	}
-	return f.conclude(l, e, status, number)
+	o := f.conclude(l, e, status, number)
+	commit.end(SpanEnd{Outcomes: []Outcome{e.event.Outcome}})
+	return o
 }
 
 // loadUnleased loads without a lease, since Redis failed, or returns that it did.
@@ -51,12 +56,14 @@ func (f *flight) loadUnleased(token string, cause error) *outcome {
 	}
 	down, epoch := f.isDown(), f.memory.now()
 	o := &outcome{validAt: f.seq.Add(1)}
-	r := asLoaded(waitFor(f.begin()))
+	load := f.traceLoad()
+	r := asLoaded(waitFor(f.begin(load.ctx)))
 	if r.ruledOut {
 		o.err = f.notFound
-		return o
+	} else {
+		f.keep(o, r, down && f.isDown(), epoch, cause)
 	}
-	f.keep(o, r, down && f.isDown(), epoch, cause)
+	load.end(loadEnd(r.ruledOut, o.err, ""))
 	return o
 }
 
@@ -116,14 +123,12 @@ func (f *flight) tellLoad(e LoadEvent, o *outcome) {
 	if e.Outcome == Rejected {
 		f.stats.rejected.Add(1)
 	}
-	if f.opts.Observer.Load != nil {
-		f.opts.Observer.Load(e)
-	}
+	tell(f.opts.Observer.Load, e)
 }
 
-// hold runs the loader under a lease.
-func (f *flight) hold(l lease) loaded {
-	ctx, landed := f.begin()
+// hold runs the loader under a lease, with the values of a context.
+func (f *flight) hold(values context.Context, l lease) loaded {
+	ctx, landed := f.begin(values)
 	return asLoaded(hold(f.core, ctx, landed, f.wakes, func() script.Status {
 		status := f.renew(l)
 		if status == script.Lost {
@@ -138,11 +143,11 @@ func (f *flight) renew(l lease) script.Status {
 	return status
 }
 
-// begin asks the Guard and runs the loader.
-func (f *flight) begin() (context.Context, <-chan landing[answer]) {
+// begin asks the Guard and runs the loader, with the values of a context.
+func (f *flight) begin(values context.Context) (context.Context, <-chan landing[answer]) {
 	old := f.saw.old()
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
-	return launch(f.core, f.caller, mark, f.leave, func(ctx context.Context) (a answer, err error) {
+	return launch(f.core, values, mark, f.leave, func(ctx context.Context) (a answer, err error) {
 		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
 			return answer{ruledOut: true}, nil
 		}

@@ -48,8 +48,9 @@ const always = math.MaxUint64
 // joined is an outcome as one caller gets it.
 type joined struct {
 	*outcome
-	fits bool // this caller may have it
-	mine bool // this caller started the flight
+	fits   bool            // this caller may have it
+	mine   bool            // this caller started the flight
+	shared context.Context // of the caller that did, when it is another
 }
 
 // join waits for the key's flight and starts it when there is none.
@@ -60,7 +61,11 @@ func (c *core) join(ctx context.Context, key string, policy Policy, load source,
 		f.nested, f.guard = loadingIn(ctx).in(c), c.opts.Guard != nil
 		return f
 	})
-	return f.await(ctx, number, landed, mine)
+	o, err := f.await(ctx, number, landed, mine)
+	if !mine {
+		o.shared = f.caller
+	}
+	return o, err
 }
 
 func (c *core) newFlight(caller context.Context, key string, policy Policy, load source, saw sight) *flight {
@@ -176,9 +181,11 @@ func (f *flight) fill() *outcome {
 			sent, saw, err = f.lookAgain()
 		}
 		if err != nil {
+			wait.tell() // a load is no part of it
 			return f.loadUnleased(token, err)
 		}
 		if a.Status == script.Granted {
+			wait.tell()
 			return f.loadLeased(lease{token: token, stamp: a.Stamp, time: a.Time, at: time.Now()})
 		}
 		f.leave()

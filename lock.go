@@ -211,14 +211,21 @@ func (l *Locker) try(ctx context.Context, k *Lock) error {
 func (l *Locker) wait(ctx context.Context, k *Lock) (err error) {
 	event := WaitEvent{Key: k.name}
 	began := time.Now()
-	waited, err := l.queue.enter(ctx, k.name)
+	waited := false
+	var span traced
+	waits := func() {
+		if !waited {
+			waited, span = true, l.opts.Observer.begin(ctx, SpanBegin{Span: SpanLockWait, Keys: []string{k.name}, Time: began})
+		}
+	}
 	defer func() {
-		if waited && l.opts.Observer.Wait != nil {
+		if waited {
 			event.Took, event.Err = time.Since(began), err
-			l.opts.Observer.Wait(event)
+			span.end(SpanEnd{Err: err})
+			tell(l.opts.Observer.Wait, event)
 		}
 	}()
-	if err != nil {
+	if l.queue.enter(ctx, k.name, waits) != nil {
 		return lockedError(ctx, nil)
 	}
 	defer l.queue.leave(k.name)
@@ -237,7 +244,8 @@ func (l *Locker) wait(ctx context.Context, k *Lock) (err error) {
 		case isRefusal(err):
 			return redisError(err)
 		}
-		failure, waited = err, true
+		waits()
+		failure = err
 		if unlocked == nil {
 			unlocked = l.bus.Wait(k.keys.lock)
 			defer unlocked.Stop()
@@ -352,9 +360,7 @@ func ask[R clocked](ctx context.Context, l *Locker, k *Lock, op string, budget t
 }
 
 func (l *Locker) tellRedis(event RedisEvent) {
-	if l.opts.Observer.Redis != nil {
-		l.opts.Observer.Redis(event)
-	}
+	tell(l.opts.Observer.Redis, event)
 }
 
 // isRefusal reports whether Redis, or the client, will answer so again.

@@ -45,6 +45,40 @@ func TestHitAllocations(t *testing.T) {
 	}
 }
 
+// A hit allocates nothing more, in the local tier and from Redis, when misses are traced.
+func TestATracedHitAllocatesNothingMore(t *testing.T) {
+	s := redistest.Real(t)
+	ctx := context.Background()
+	load := func(context.Context) ([]byte, error) { return nil, errSource }
+	hits := func(name string, change ...func(*Options)) float64 {
+		c := open[[]byte](t, s.Client(t), append(change, func(o *Options) { o.Prefix, o.TTL = name, time.Hour })...)
+		if err := c.Set(ctx, "k", make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		get := func() {
+			if _, err := c.Get(ctx, "k", load); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.view.local != nil {
+			get()
+			redistest.Eventually(t, 10*time.Second, "changes are heard of", c.view.local.live.Load)
+			get()
+		}
+		return testing.AllocsPerRun(2000, get)
+	}
+	traced := func(o *Options) { o.Observer.Trace = new(tracer).trace }
+	for name, c := range map[string]struct{ without, with float64 }{
+		"redis": {hits("r"), hits("rt", traced)},
+		"local": {hits("l", withLocal), hits("lt", withLocal, traced)},
+	} {
+		t.Logf("%s: %.1f without, %.1f with", name, c.without, c.with)
+		if c.with > c.without {
+			t.Errorf("%s: a hit allocates %.1f objects when misses are traced, else %.1f", name, c.with, c.without)
+		}
+	}
+}
+
 // Waiters of one key cost their process no goroutine each beyond the caller's own, and little memory.
 func TestManyWaitersOfOneKey(t *testing.T) {
 	s := redistest.Real(t)

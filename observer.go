@@ -1,9 +1,13 @@
 package stockade
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Observer is told what happens besides the answers to calls. Its functions may be nil, are called on the
-// goroutine where it happens, concurrently, and must return quickly.
+// goroutine where it happens, concurrently, and must return quickly. When one panics, that is dropped and the work goes on.
+// [Observer.And] joins two.
 type Observer struct {
 	Load    func(LoadEvent)    // a load of this process has ended
 	Wait    func(WaitEvent)    // a wait for another process's load, or for a lock, has ended
@@ -11,6 +15,64 @@ type Observer struct {
 	Redis   func(RedisEvent)   // Redis failed, is misconfigured, or works again
 	Lock    func(LockEvent)    // a lock was taken, lost or released
 	Guard   func(GuardEvent)   // the Guard did not answer, so that the key is loaded
+
+	// Trace is told when a span begins, with the context of the call that caused it, and returns the context of what
+	// happens inside the span, of which only the values are used, and what is to be told of the end: exactly once, maybe on
+	// another goroutine. Nil for either changes nothing. A hit is no span, and costs nothing.
+	Trace func(ctx context.Context, begin SpanBegin) (context.Context, func(SpanEnd))
+	// TraceReads tells Trace of every read, hits too, as [SpanRead].
+	TraceReads bool
+}
+
+// And returns an Observer that tells both, o first. What is nil in both stays nil. The Trace of other gets the context
+// that o's returned, and hears of the end first.
+func (o Observer) And(other Observer) Observer {
+	return Observer{
+		Load: both(o.Load, other.Load), Wait: both(o.Wait, other.Wait), Refresh: both(o.Refresh, other.Refresh),
+		Redis: both(o.Redis, other.Redis), Lock: both(o.Lock, other.Lock), Guard: both(o.Guard, other.Guard),
+		Trace: o.nest(other), TraceReads: o.tracesReads() || other.tracesReads(),
+	}
+}
+
+func both[E any](f, g func(E)) func(E) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(e E) {
+		tell(f, e)
+		tell(g, e)
+	}
+}
+
+func (o Observer) nest(inner Observer) func(context.Context, SpanBegin) (context.Context, func(SpanEnd)) {
+	switch {
+	case o.Trace == nil:
+		return inner.Trace
+	case inner.Trace == nil:
+		return o.Trace
+	}
+	return func(ctx context.Context, b SpanBegin) (context.Context, func(SpanEnd)) {
+		outer := o.begin(ctx, b)
+		inner := inner.begin(outer.ctx, b)
+		return inner.ctx, func(e SpanEnd) {
+			inner.end(e)
+			outer.end(e)
+		}
+	}
+}
+
+func (o *Observer) tracesReads() bool { return o.Trace != nil && o.TraceReads }
+
+// tell calls a function of an Observer, if there is one. What it panics with is dropped: flights and callers go on.
+func tell[E any](f func(E), e E) {
+	if f == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	f(e)
 }
 
 // LoadEvent tells of one run of a loader.

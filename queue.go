@@ -13,9 +13,9 @@ type queue struct {
 	lines map[string][]chan struct{} // guarded by mu: the first of a line has its turn, the others' channels are open
 }
 
-// enter returns when it is the caller's turn, which it must end with leave, or when ctx ends. It reports whether the
-// caller had to wait.
-func (q *queue) enter(ctx context.Context, name string) (waited bool, err error) {
+// enter returns when it is the caller's turn, which it must end with leave, or when ctx ends. It calls waits first when
+// the caller has to wait.
+func (q *queue) enter(ctx context.Context, name string, waits func()) error {
 	turn := make(chan struct{})
 	q.mu.Lock()
 	line := append(q.lines[name], turn)
@@ -25,15 +25,16 @@ func (q *queue) enter(ctx context.Context, name string) (waited bool, err error)
 	q.lines[name] = line
 	q.mu.Unlock()
 	if len(line) == 1 {
-		return false, nil
+		return nil
 	}
+	waits()
 	select {
 	case <-turn:
-		return true, nil
+		return nil
 	case <-ctx.Done():
 	}
 	q.remove(name, turn)
-	return true, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // leave gives the turn to the next in line.

@@ -47,6 +47,8 @@ func (f *flight) refresh(event RefreshEvent) {
 	defer f.refreshing.remove(f.key, f)
 	f.stats.flights.Add(1)
 	defer f.stats.flights.Add(-1)
+	span := f.opts.Observer.begin(f.caller, SpanBegin{Span: SpanRefresh, Keys: []string{f.key}})
+	f.caller = span.ctx // nobody joins it
 	token := newToken()
 	asked := f.seq.Add(1)
 	a, err := f.acquire(token, "")
@@ -71,6 +73,7 @@ func (f *flight) refresh(event RefreshEvent) {
 		pause = lastPoll
 	}
 	f.background.Release(1)
+	span.end(SpanEnd{Err: event.Err, Skipped: event.Skipped})
 	f.tellRefresh(event)
 	// While another process holds the lease, or a failure of the last load stands, hits must not keep asking.
 	if pause > 0 {
@@ -112,9 +115,7 @@ func (c *core) tellRefresh(e RefreshEvent) {
 	if e.Skipped {
 		c.stats.skipped.Add(1)
 	}
-	if c.opts.Observer.Refresh != nil {
-		c.opts.Observer.Refresh(e)
-	}
+	tell(c.opts.Observer.Refresh, e)
 }
 
 // refreshMany renews values in the background by one load, but for those that are being renewed already.
@@ -152,6 +153,8 @@ func (b *batch) refresh(events []RefreshEvent) {
 	for i, f := range b.flights {
 		bids[i] = &bid{flight: f, token: newToken()}
 	}
+	span := b.trace(SpanRefresh, bids)
+	b.caller = span.ctx
 	asked := b.seq.Add(1)
 	b.acquire(bids)
 	b.disown(bids)
@@ -180,6 +183,7 @@ func (b *batch) refresh(events []RefreshEvent) {
 		}
 	}
 	b.background.Release(1)
+	span.end(refreshEndOf(events))
 	for _, e := range events {
 		b.tellRefresh(e)
 	}

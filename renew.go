@@ -7,11 +7,15 @@ import "context"
 // already is returned without a load. An entry that is not from Redis is no different from none: then it is Fetch.
 func (c *Cache[T]) Renew(ctx context.Context, key string, seen Entry[T], load EntryLoader[T]) (Entry[T], error) {
 	from := load.source()
-	if err := c.view.checkRead(ctx, key, from); err != nil {
-		return Entry[T]{}, err
-	}
-	e, err := c.view.read(ctx, key, from, seen.token)
+	e, err := c.view.traceRead(ctx, key, func(ctx context.Context) (boxed, error) { return c.view.renew(ctx, key, seen.token, from) })
 	return unbox[T](e), err
+}
+
+func (c *view) renew(ctx context.Context, key, token string, load source) (boxed, error) {
+	if err := c.checkRead(ctx, key, load); err != nil {
+		return boxed{}, err
+	}
+	return c.read(ctx, key, load, token)
 }
 
 // isBy reports whether what is there was stored by the write of a token.

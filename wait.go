@@ -19,6 +19,8 @@ type waiting struct {
 	polls  int
 	wakes  int
 	err    error // that ended it
+	span   traced
+	told   bool
 }
 
 // pause waits until the lease may be free, or the value there.
@@ -27,6 +29,7 @@ func (w *waiting) pause(busy script.Acquired) error {
 	if !w.waited {
 		w.waited, w.begun = true, time.Now()
 		f.stats.waits.Add(1)
+		w.span = f.opts.Observer.begin(f.caller, SpanBegin{Span: SpanWait, Keys: []string{f.key}})
 		f.bus.Start()
 	}
 	w.stamp = busy.Stamp
@@ -54,10 +57,14 @@ func (w *waiting) pause(busy script.Acquired) error {
 	return nil
 }
 
-// tell reports the wait, if there was one.
+// tell reports the wait, if there was one, once.
 func (w *waiting) tell() {
-	f := w.flight
-	if w.waited && f.opts.Observer.Wait != nil {
-		f.opts.Observer.Wait(WaitEvent{Key: f.key, Took: time.Since(w.begun), Polls: w.polls, Wakes: w.wakes, Stamp: w.stamp, Err: w.err})
+	if !w.waited || w.told {
+		return
 	}
+	w.told = true
+	w.span.end(SpanEnd{Err: w.err, Stamps: []string{w.stamp}})
+	tell(w.flight.opts.Observer.Wait, WaitEvent{
+		Key: w.flight.key, Took: time.Since(w.begun), Polls: w.polls, Wakes: w.wakes, Stamp: w.stamp, Err: w.err,
+	})
 }

@@ -29,6 +29,7 @@ type Lock struct {
 	over     chan struct{} // closed when the lock is lost or about to be released
 	extended chan struct{} // of capacity one: Extend changed ttl
 	watched  chan struct{} // closed when the watchdog has stopped
+	span     traced        // of being held
 
 	once   sync.Once     // of release
 	freed  chan struct{} // closed when Redis has answered the release, or was asked in vain
@@ -105,6 +106,8 @@ func (k *Lock) disown() {
 // hold begins the life of a lock that was granted. The call that it is in keeps Close from closing the tasks.
 func (k *Lock) hold() {
 	l := k.locker
+	k.span = l.opts.Observer.begin(k.ctx, SpanBegin{Span: SpanLockHold, Keys: []string{k.name}})
+	k.ctx = k.span.ctx
 	l.mu.Lock()
 	l.held[k] = struct{}{}
 	l.mu.Unlock()
@@ -359,9 +362,13 @@ func (k *Lock) end(why error) bool {
 }
 
 func (k *Lock) tell(kind LockKind, err error) {
-	if f := k.locker.opts.Observer.Lock; f != nil {
-		f(LockEvent{Name: k.name, Kind: kind, Fence: k.fence, Held: time.Since(k.taken), Err: err})
+	switch kind {
+	case LockReleased:
+		k.span.end(SpanEnd{Err: err})
+	case LockLost:
+		k.span.end(SpanEnd{Err: ErrLockLost})
 	}
+	tell(k.locker.opts.Observer.Lock, LockEvent{Name: k.name, Kind: kind, Fence: k.fence, Held: time.Since(k.taken), Err: err})
 }
 
 // lockContext is the context of a lock. Its Err looks at the time itself: in a process that is continued after a stop
