@@ -305,6 +305,11 @@ func (f *flight[T]) conclude(l lease, e *ending[T], status script.Status, number
 			f.calls.Run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire
 		default:
 			e.event.Outcome = Rejected
+			select {
+			case <-f.lost: // as a renewal has found
+			default:
+				f.stats.lostLeases.Add(1)
+			}
 		}
 	}
 	if !e.silent {

@@ -164,6 +164,7 @@ func (f *flight[T]) failed(err error) *outcome[T] { return &outcome[T]{err: err,
 
 // lose is for a lease that is gone: later callers start a flight of their own.
 func (f *flight[T]) lose() {
+	f.stats.lostLeases.Add(1)
 	f.filling.remove(f.key, f)
 	close(f.lost)
 }

@@ -38,6 +38,9 @@ func (c *Cache[T]) SetEntry(ctx context.Context, key string, e Entry[T]) error {
 	}
 	over := time.Now().Add(timeout)
 	err := c.set(ctx, names, e, over)
+	if errors.Is(err, ErrRedis) {
+		c.stats.changeErrors.Add(1)
+	}
 	if isUnknown(err) {
 		// Until then the write may still happen.
 		c.sleepUntil(over)
@@ -137,9 +140,14 @@ func (c *Cache[T]) change(ctx context.Context, op string, call func(k script.Key
 	})
 	failed := map[string]error{}
 	for i, err := range errs {
-		if err != nil {
-			failed[keys[i]] = callError(ctx, err)
+		if err == nil {
+			continue
 		}
+		err = callError(ctx, err)
+		if errors.Is(err, ErrRedis) {
+			c.stats.changeErrors.Add(1)
+		}
+		failed[keys[i]] = err
 	}
 	if len(failed) > 0 {
 		c.drawOrigin() // what is heard of them later is news
