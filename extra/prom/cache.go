@@ -13,10 +13,10 @@ type Cache struct {
 	family
 	watched atomic.Pointer[Source]
 
-	loads, waits                       *prometheus.HistogramVec
-	refreshes, redisErrors             *prometheus.CounterVec
-	ignored, misconfigured, recoveries prometheus.Counter
-	stats                              []*prometheus.Desc // of statsMetrics, row by row
+	loadTime, waitTime                   prometheus.Histogram
+	loads, waits, refreshes, redisErrors *prometheus.CounterVec
+	ignored, misconfigured, recoveries   prometheus.Counter
+	stats                                []*prometheus.Desc // of statsMetrics, row by row
 }
 
 var _ prometheus.Collector = (*Cache)(nil)
@@ -31,8 +31,10 @@ func New(opts Options) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{family: family{constant: prometheus.Labels{"cache": opts.Name}, buckets: opts.Buckets}}
-	c.loads = c.histograms("stockade_load_seconds", "How long loads of this process took, for each key.", "outcome")
-	c.waits = c.histograms("stockade_wait_seconds", "How long waits for loads of other processes took, for each key.", "outcome")
+	c.loadTime = c.histogram("stockade_load_seconds", "How long loads of this process took, for each key.")
+	c.loads = c.counters("stockade_loads_ended_total", "Loads of this process that ended, for each key.", "outcome")
+	c.waitTime = c.histogram("stockade_wait_seconds", "How long waits for loads of other processes took, for each key.")
+	c.waits = c.counters("stockade_waits_ended_total", "Waits for loads of other processes that ended, for each key.", "outcome")
 	c.refreshes = c.counters("stockade_refreshes_ended_total", "Background refreshes that ended or were skipped, for each key.", "when", "outcome")
 	c.redisErrors = c.counters("stockade_redis_step_errors_total", "Failures of Redis by what was asked.", "op")
 	c.ignored = c.counter("stockade_ignored_keys_total", "Keys that a batch loader returned without having been asked.")
@@ -58,10 +60,12 @@ func (c *Cache) Observer() stockade.Observer {
 				c.ignored.Inc()
 				return
 			}
-			c.loads.WithLabelValues(loadOutcome(e)).Observe(e.Took.Seconds())
+			c.loadTime.Observe(e.Took.Seconds())
+			c.loads.WithLabelValues(loadOutcome(e)).Inc()
 		},
 		Wait: func(e stockade.WaitEvent) {
-			c.waits.WithLabelValues(waitOutcome(e.Err)).Observe(e.Took.Seconds())
+			c.waitTime.Observe(e.Took.Seconds())
+			c.waits.WithLabelValues(waitOutcome(e.Err)).Inc()
 		},
 		Refresh: func(e stockade.RefreshEvent) {
 			when := "stale"

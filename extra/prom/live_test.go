@@ -65,10 +65,10 @@ func TestLive(t *testing.T) {
 			"a/stockade_reads_total{result=missing}": 5, "a/stockade_joined_reads_total": 2, "a/stockade_reads_total{result=fresh}": 1,
 			"a/stockade_reads_total{result=absent}": 1, "a/stockade_reads_total{result=stale}": 1, "a/stockade_loads_total": 4,
 			"a/stockade_load_errors_total": 1, "a/stockade_refreshes_total": 1, "a/stockade_refreshes_ended_total{outcome=done,when=stale}": 1,
-			"a/stockade_load_seconds{outcome=stored}": 2, "a/stockade_load_seconds{outcome=absent}": 1, "a/stockade_load_seconds{outcome=failed}": 1,
+			"a/stockade_loads_ended_total{outcome=stored}": 2, "a/stockade_loads_ended_total{outcome=absent}": 1, "a/stockade_loads_ended_total{outcome=failed}": 1,
 			"a/stockade_loading": 0, "a/stockade_flights": 0, "a/stockade_waits_total": 0, "a/stockade_redis_errors_total": 0,
 			"b/stockade_reads_total{result=missing}": 2, "b/stockade_joined_reads_total": 1, "b/stockade_waits_total": 1,
-			"b/stockade_wait_seconds{outcome=served}": 1, "b/stockade_loads_total": 0,
+			"b/stockade_waits_ended_total{outcome=served}": 1, "b/stockade_loads_total": 0,
 		})
 	})
 }
@@ -100,7 +100,7 @@ func TestLiveLocks(t *testing.T) {
 		time.Sleep(time.Second)
 		expect(t, registry, "lost", map[string]float64{
 			"l/stockade_locks_held": 0, "l/stockade_locks_taken_total": 2, "l/stockade_locks_lost_total": 1, "l/stockade_lock_held_seconds": 2,
-			"l/stockade_lock_wait_seconds{outcome=taken}": 1, "l/stockade_lock_release_errors_total": 0,
+			"l/stockade_lock_waits_ended_total{outcome=taken}": 1, "l/stockade_lock_release_errors_total": 0,
 		})
 	})
 }

@@ -9,8 +9,8 @@ import (
 // Locker is the collector of one Locker. It is safe for concurrent use.
 type Locker struct {
 	family
-	waits, held                                      *prometheus.HistogramVec
-	redisErrors                                      *prometheus.CounterVec
+	waitTime, heldTime                               prometheus.Histogram
+	waits, redisErrors                               *prometheus.CounterVec
 	taken, lost, unreleased, wakes, polls, misconfig prometheus.Counter
 	holding                                          prometheus.Gauge
 }
@@ -24,8 +24,9 @@ func NewLocker(opts Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{family: family{constant: prometheus.Labels{"locker": opts.Name}, buckets: opts.Buckets}}
-	l.waits = l.histograms("stockade_lock_wait_seconds", "How long waits for locks that others held took.", "outcome")
-	l.held = l.histograms("stockade_lock_held_seconds", "How long locks were held until they were released or lost.")
+	l.waitTime = l.histogram("stockade_lock_wait_seconds", "How long waits for locks that others held took.")
+	l.waits = l.counters("stockade_lock_waits_ended_total", "Waits for locks that others held.", "outcome")
+	l.heldTime = l.histogram("stockade_lock_held_seconds", "How long locks were held until they were released or lost.")
 	l.holding = l.gauge("stockade_locks_held", "Locks that are held.")
 	l.taken = l.counter("stockade_locks_taken_total", "Locks that were taken.")
 	l.lost = l.counter("stockade_locks_lost_total", "Locks that were lost before they were released.")
@@ -54,10 +55,11 @@ func (l *Locker) Observer() stockade.Observer {
 				}
 			}
 			l.holding.Dec()
-			l.held.WithLabelValues().Observe(e.Held.Seconds())
+			l.heldTime.Observe(e.Held.Seconds())
 		},
 		Wait: func(e stockade.WaitEvent) {
-			l.waits.WithLabelValues(lockWaitOutcome(e.Err)).Observe(e.Took.Seconds())
+			l.waitTime.Observe(e.Took.Seconds())
+			l.waits.WithLabelValues(lockWaitOutcome(e.Err)).Inc()
 			l.wakes.Add(float64(e.Wakes))
 			l.polls.Add(float64(e.Polls))
 		},

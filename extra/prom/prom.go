@@ -77,12 +77,12 @@ func (f *family) gauge(name, help string) prometheus.Gauge {
 	return g
 }
 
-// histograms are classic and native ones: the server takes what it understands.
-func (f *family) histograms(name, help string, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+// histogram is a classic and a native one: the server takes what it understands.
+func (f *family) histogram(name, help string) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: name, Help: help, ConstLabels: f.constant, Buckets: f.buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
-	}, labels)
+	})
 	f.made = append(f.made, h)
 	return h
 }
