@@ -66,7 +66,7 @@ var rules = []rule{
 	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},
 	{"bloom", []string{module, goRedis, xxhash}, []string{miniredis, goleak, redistest}},
 	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest, promModel, metricsql, yaml}},
-	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", goRedis, miniredis, sqlite}, []string{goleak}},
+	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", module + "/extra/prom", prometheus, goRedis, miniredis, sqlite}, []string{goleak}},
 	{"bench/...", []string{anything}, nil}, // nobody imports it
 }
 
