@@ -24,7 +24,6 @@ import (
 const (
 	products = 1000
 	hot      = 20 // of them are read
-	ttl      = 2 * time.Second
 )
 
 // fleet is a service: its instances share nothing but Redis and the database.
@@ -80,7 +79,8 @@ func (f *fleet) add(redisAddr, name string, registry prometheus.Registerer) erro
 	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	f.closers = append(f.closers, client.Close)
 	cache, err := stockade.New[store.Product](client, stockade.Options{
-		Prefix: "product", TTL: ttl, StaleFor: ttl, NotFound: sql.ErrNoRows,
+		Prefix: "product", TTL: f.ttl, StaleFor: f.ttl, NotFound: sql.ErrNoRows,
+		RedisTimeout: f.redisTimeout, LeaseTTL: 4 * f.redisTimeout,
 		Observer: logged(metrics.Observer(), f.log.With("cache", name)),
 	})
 	if err != nil {

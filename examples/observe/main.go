@@ -44,16 +44,19 @@ func main() {
 	}
 }
 
-// size is what the flags say.
+// size is what the flags say, and what only a test that must not hurry changes.
 type size struct {
 	listen    string
 	instances int
 	callers   int           // of each instance
 	load      time.Duration // of each query
+
+	ttl          time.Duration
+	redisTimeout time.Duration // zero: the cache's own
 }
 
 func parse(args []string, output io.Writer) (size, error) {
-	var s size
+	s := size{ttl: 2 * time.Second}
 	flags := flag.NewFlagSet("observe", flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.StringVar(&s.listen, "listen", "localhost:8090", "`address` of /metrics")

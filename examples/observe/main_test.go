@@ -23,7 +23,7 @@ import (
 func TestMetricsOfARun(t *testing.T) {
 	var lines syncBuffer
 	registry := prometheus.NewRegistry()
-	s := size{instances: 3, callers: 20, load: 20 * time.Millisecond}
+	s := size{instances: 3, callers: 20, load: 20 * time.Millisecond, ttl: time.Hour, redisTimeout: time.Minute} // however busy the machine is
 	f, err := openFleet(t.Context(), s, registry, slog.New(slog.NewTextHandler(&lines, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestRun(t *testing.T) {
 	var lines syncBuffer
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, size{listen: "127.0.0.1:0", instances: 2, callers: 3, load: time.Millisecond}, slog.New(slog.NewTextHandler(&lines, nil)))
+		ended <- run(ctx, size{listen: "127.0.0.1:0", instances: 2, callers: 3, load: time.Millisecond, ttl: time.Second}, slog.New(slog.NewTextHandler(&lines, nil)))
 	}()
 	at := regexp.MustCompile(`url=(\S+)`)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
