@@ -86,6 +86,16 @@ func (b *breaker) failed(cause error) {
 	}
 }
 
+// missed reports whether it is open, and somebody wanted to pass since then.
+func (b *breaker) missed(since time.Time) bool {
+	if !b.isOpen.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cause != nil && !b.probed.Before(since)
+}
+
 // note tells the breaker how a call ended.
 func (b *breaker) note(err error) {
 	switch {

@@ -310,6 +310,11 @@ func (f *flight) conclude(l lease, e *ending, status script.Status, number uint6
 			f.calls.Run(func() { f.release(l) }) // if it was refused, others must not wait for the lease to expire
 		default:
 			e.event.Outcome = Rejected
+			select {
+			case <-f.lost: // as a renewal has found
+			default:
+				f.stats.lostLeases.Add(1)
+			}
 		}
 	}
 	if !e.silent {

@@ -147,6 +147,7 @@ func (f *flight) failed(err error) *outcome { return &outcome{err: err, validAt:
 
 // lose is for a lease that is gone: later callers start a flight of their own.
 func (f *flight) lose() {
+	f.stats.lostLeases.Add(1)
 	f.filling.remove(f.key, f)
 	close(f.lost)
 }

@@ -135,6 +135,17 @@ func (ns *nodes) all() []*node {
 	return list
 }
 
+// open counts the nodes that are missed. One that nobody has asked for within a minute may have left its cluster for good.
+func (ns *nodes) open() (count int64) {
+	since := time.Now().Add(-time.Minute)
+	for _, n := range ns.all() {
+		if n.missed(since) {
+			count++
+		}
+	}
+	return count
+}
+
 // close fails the reads that wait. Calls in flight are the tasks' to wait for.
 func (ns *nodes) close() {
 	ns.mu.Lock()

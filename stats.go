@@ -23,13 +23,19 @@ type Stats struct {
 	Refreshes   uint64 // of the Loads: those in the background
 	Skipped     uint64 // refreshes that were not begun, since too many loads ran or another process refreshes
 	Rejected    uint64 // loaded values that were not stored, since something newer happened to the key
+	LostLeases  uint64 // leases that a renewal or the commit found gone: expired, evicted, or ended by an invalidation
 	Undecodable uint64 // stored values that could not be read as a T
 	RedisErrors uint64 // failures of Redis, one for each round trip
 	Trips       uint64 // round trips that read
 	TripKeys    uint64 // keys that they carried
 
-	Flights int64 // gauge: loads and waits in the air
-	Loading int64 // gauge: loaders that run
+	// ChangeErrors counts keys whose Set, Invalidate or Expire returned ErrRedis, also when Redis was not asked since its
+	// breaker was open: older values may be served until their TTL.
+	ChangeErrors uint64
+
+	Flights   int64 // gauge: loads and waits in the air
+	Loading   int64 // gauge: loaders that run
+	OpenNodes int64 // gauge: nodes whose breaker is open and that were needed within the last minute
 }
 
 // counters are the Stats as they grow.
@@ -39,6 +45,7 @@ type counters struct {
 	waits, wakes, polls                   atomic.Uint64
 	loads, loadErrors, refreshes, skipped atomic.Uint64
 	rejected, undecodable, redisErrors    atomic.Uint64
+	lostLeases, changeErrors              atomic.Uint64
 	ruledOut, guardErrors                 atomic.Uint64
 	flights, loading                      atomic.Int64
 }
@@ -72,8 +79,9 @@ func (c *core) counted() Stats {
 		Waits: s.waits.Load(), Wakes: s.wakes.Load(), Polls: s.polls.Load(),
 		RuledOut: s.ruledOut.Load(), GuardErrors: s.guardErrors.Load(),
 		Loads: s.loads.Load(), LoadErrors: s.loadErrors.Load(), Refreshes: s.refreshes.Load(), Skipped: s.skipped.Load(),
-		Rejected: s.rejected.Load(), Undecodable: s.undecodable.Load(), RedisErrors: s.redisErrors.Load(),
+		Rejected: s.rejected.Load(), LostLeases: s.lostLeases.Load(),
+		Undecodable: s.undecodable.Load(), RedisErrors: s.redisErrors.Load(), ChangeErrors: s.changeErrors.Load(),
 		Trips: c.nodes.trips.Load(), TripKeys: c.nodes.tripKeys.Load(),
-		Flights: s.flights.Load(), Loading: s.loading.Load(),
+		Flights: s.flights.Load(), Loading: s.loading.Load(), OpenNodes: c.nodes.open(),
 	}
 }

@@ -42,6 +42,9 @@ func (c *view) setEntry(ctx context.Context, key string, e boxed) error {
 	}
 	over := time.Now().Add(timeout)
 	err := c.set(ctx, names, e, over)
+	if errors.Is(err, ErrRedis) {
+		c.stats.changeErrors.Add(1)
+	}
 	if isUnknown(err) {
 		// Until then the write may still happen.
 		c.sleepUntil(over)
@@ -141,9 +144,14 @@ func (c *view) change(ctx context.Context, op string, call func(k script.Keys, c
 	})
 	failed := map[string]error{}
 	for i, err := range errs {
-		if err != nil {
-			failed[keys[i]] = callError(ctx, err)
+		if err == nil {
+			continue
 		}
+		err = callError(ctx, err)
+		if errors.Is(err, ErrRedis) {
+			c.stats.changeErrors.Add(1)
+		}
+		failed[keys[i]] = err
 	}
 	if len(failed) > 0 {
 		c.drawOrigin() // what is heard of them later is news

@@ -31,6 +31,9 @@ const (
 
 	prometheus = "github.com/prometheus/client_golang"
 	otel       = "go.opentelemetry.io/otel"
+	promModel  = "github.com/prometheus/client_model" // what a scrape consists of
+	metricsql  = "github.com/VictoriaMetrics/metricsql"
+	yaml       = "go.yaml.in/yaml/v3"
 
 	script    = module + "/internal/script"
 	bus       = module + "/internal/bus"
@@ -62,8 +65,8 @@ var rules = []rule{
 	{"internal/arch", nil, nil},
 	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},
 	{"bloom", []string{module, goRedis, xxhash}, []string{miniredis, goleak, redistest}},
-	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest}},
-	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", goRedis, miniredis, sqlite}, []string{goleak}},
+	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest, promModel, metricsql, yaml}},
+	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", module + "/extra/prom", prometheus, goRedis, miniredis, sqlite}, []string{goleak}},
 	{"bench/...", []string{anything}, nil}, // nobody imports it
 }
 

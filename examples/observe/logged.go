@@ -1,0 +1,33 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/stockade-cache/stockade"
+)
+
+// logged is an Observer that also logs: keys belong into a log, where a label of a metric must not have them.
+func logged(o stockade.Observer, log *slog.Logger) stockade.Observer {
+	also := o
+	also.Load = func(e stockade.LoadEvent) {
+		o.Load(e)
+		if e.Err != nil && !errors.Is(e.Err, stockade.ErrNotFound) {
+			log.Error("load", "key", e.Key, "took", e.Took, "err", e.Err)
+			return
+		}
+		log.Info("load", "key", e.Key, "took", e.Took, "outcome", e.Outcome)
+	}
+	also.Redis = func(e stockade.RedisEvent) {
+		o.Redis(e)
+		switch {
+		case e.Err == nil:
+			log.Info("redis works again", "node", e.Node)
+		case e.Misconfigured:
+			log.Error("redis is misconfigured", "op", e.Op, "node", e.Node, "err", e.Err)
+		default:
+			log.Warn("redis failed", "op", e.Op, "node", e.Node, "err", e.Err, "open", e.Open)
+		}
+	}
+	return also
+}
