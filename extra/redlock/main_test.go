@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -146,4 +147,11 @@ func (e *events) failed() map[string]int {
 		}
 	}
 	return counts
+}
+
+// told returns the events of locks so far.
+func (e *events) told() []stockade.LockEvent {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.locks)
 }
