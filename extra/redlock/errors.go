@@ -36,6 +36,23 @@ func isRefusal(err error) bool {
 	return !passes
 }
 
+// isBroken reports whether a connection failed, so that another may serve at once. One that cannot be made is not.
+func isBroken(err error) bool {
+	var (
+		reply   redis.Error
+		network net.Error
+		op      *net.OpError
+	)
+	switch {
+	case err == nil, errors.Is(err, errTooLate), errors.As(err, &reply), errors.Is(err, redis.ErrClosed), errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &network) && network.Timeout():
+		return false
+	default:
+		return true
+	}
+}
+
 // endedError is the error of a call whose context has ended: it Is ctx.Err and its cause.
 func endedError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)

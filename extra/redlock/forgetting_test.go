@@ -140,7 +140,7 @@ func TestContendersInAStorm(t *testing.T) {
 			}
 			select {
 			case <-over:
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(30 * time.Millisecond):
 			}
 			f.real(first).Thaw(t)
 			for _, proxies := range all {

@@ -68,11 +68,18 @@ func (n *node) ask(ctx context.Context, op string, budget time.Duration, call fu
 	return v
 }
 
+// tries is how often a step is sent while connections break: a pool may have several that died while nobody used them.
+// All steps may be repeated.
+const tries = 3
+
 // take asks the server for a lock, which it no longer gives at a time when nobody waits for it.
 func (n *node) take(ctx context.Context, k keys, token string, ttl time.Duration, notAfter time.Time) (bool, error) {
 	for corrected := false; ; corrected = true {
-		sent := time.Now()
-		t, err := script.Take(ctx, n.rdb, k.lock, k.memory, token, ttl, n.clock.at(notAfter), false)
+		var sent time.Time
+		t, err := repeated(ctx, func() (script.Taken, error) {
+			sent = time.Now()
+			return script.Take(ctx, n.rdb, k.lock, k.memory, token, ttl, n.clock.at(notAfter), false)
+		})
 		if err != nil {
 			return false, explained(err)
 		}
@@ -89,21 +96,31 @@ func (n *node) take(ctx context.Context, k keys, token string, ttl time.Duration
 	}
 }
 
+// repeated sends a step again while connections break.
+func repeated[R any](ctx context.Context, send func() (R, error)) (r R, err error) {
+	for try := 1; ; try++ {
+		if r, err = send(); try == tries || ctx.Err() != nil || !isBroken(err) {
+			return r, err
+		}
+	}
+}
+
 // renew makes a lock that the server still has last for ttl from now.
 func (n *node) renew(ctx context.Context, k keys, token string, ttl time.Duration) (bool, error) {
-	r, err := script.Do(ctx, n.rdb, script.Renew(k.lock, token, ttl))
+	r, err := repeated(ctx, func() (script.Result, error) { return script.Do(ctx, n.rdb, script.Renew(k.lock, token, ttl)) })
 	return r.Status == script.Held, explained(err)
 }
 
 // unlock releases a lock. It tries again when no answer comes, also when nobody waits for the vote any more.
 func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
-	const tries = 3 // then the lock is left to its expiry
 	for try := 1; ; try++ {
 		r, err := script.Unlock(ctx, n.rdb, k.lock, k.memory, token, n.locker.opts.Prefix+":unlock")
 		if err == nil || try == tries || isRefusal(err) {
-			return r.Status == script.Held, explained(err)
+			return r.Status == script.Held, explained(err) // or the lock expires
 		}
-		time.Sleep(n.locker.opts.RedisTimeout / 2)
+		if try > 1 || !isBroken(err) {
+			time.Sleep(n.locker.opts.RedisTimeout / 2)
+		}
 		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.locker.opts.RedisTimeout)
 		defer cancel()
 		ctx = again
