@@ -141,20 +141,23 @@ func TestLateVote(t *testing.T) {
 // TestTooLateVote: a server that was frozen gives nothing to those who have left, even if it cannot be told of that.
 func TestTooLateVote(t *testing.T) {
 	bubble(t, func(t *testing.T, f fleet) {
-		admins, list := clients(t, f), clients(t, f)
+		admins, proxies := clients(t, f), proxied(t, f)
+		list := clients(t, proxies)
 		faults := faulty(t, list)
 		l := newLocker(t, list, redlock.Options{})
 		unlock(t, tryLock(t, l))
 		synctest.Wait()
-		reached, release := faults[4].Block(isTake)
 		faults[4].Refuse(3, isUnlock, errors.New("no network"))
-		k := tryLock(t, l)
-		<-reached
-		unlock(t, k)
+		proxies[4].Freeze()
+		unlock(t, tryLock(t, l))
 		time.Sleep(time.Second) // past RedisTimeout, and all tries to unlock
-		release()
-		synctest.Wait()
+		before := faults[4].Count()
+		proxies[4].Thaw() // the server gets the request
+		time.Sleep(time.Second)
 		wantHolding(t, admins, "after a vote that came too late")
+		if n := faults[4].Count() - before; n != 0 {
+			t.Errorf("%d commands followed the vote: there was something to release", n)
+		}
 	})
 }
 
