@@ -31,6 +31,7 @@ const (
 
 	prometheus = "github.com/prometheus/client_golang"
 	otel       = "go.opentelemetry.io/otel"
+	redsync    = "github.com/go-redsync/redsync/v4"
 
 	script    = module + "/internal/script"
 	bus       = module + "/internal/bus"
@@ -62,6 +63,7 @@ var rules = []rule{
 	{"internal/arch", nil, nil},
 	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},
 	{"bloom", []string{module, goRedis, xxhash}, []string{miniredis, goleak, redistest}},
+	{"extra/redlock", []string{module, goRedis, redsync, script, tasks}, []string{miniredis, redistest, locktest}},
 	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest}},
 	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", goRedis, miniredis, sqlite}, []string{goleak}},
 	{"bench/...", []string{anything}, nil}, // nobody imports it
