@@ -23,6 +23,7 @@ func patient(o *redis.Options) {
 // TestServersDown holds I8 on five real servers, with the client's defaults and with one that waits for ever: with two
 // of them frozen or killed everything works, with three nothing does, and every call ends with its context.
 func TestServersDown(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	const ttl = time.Second
 	for _, way := range []struct {
 		name   string

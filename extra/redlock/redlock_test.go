@@ -11,6 +11,7 @@ import (
 
 // TestLock is the suite of every lock, on five fakes and on five real servers.
 func TestLock(t *testing.T) {
+	t.Parallel()
 	run := func(t *testing.T, start func(t *testing.T, test func(*testing.T, fleet)), ttl time.Duration) {
 		locktest.Run(t, func(t *testing.T, test func(*testing.T, locktest.Servers)) {
 			start(t, func(t *testing.T, f fleet) {
@@ -37,8 +38,9 @@ func TestLock(t *testing.T) {
 	}
 	t.Run("fake", func(t *testing.T) { run(t, bubble, 200*time.Millisecond) })
 	t.Run("real", func(t *testing.T) {
+		t.Parallel() // it waits most of the time
 		f := reals(t, 5)
-		run(t, func(t *testing.T, test func(*testing.T, fleet)) { test(t, f) }, 400*time.Millisecond)
+		run(t, func(t *testing.T, test func(*testing.T, fleet)) { test(t, f) }, 800*time.Millisecond)
 	})
 }
 
