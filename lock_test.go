@@ -32,7 +32,7 @@ func TestLock(t *testing.T) {
 			test(t, locktest.Servers{
 				TTL: ttl,
 				New: func(t *testing.T) locktest.Locker {
-					return tested{newLocker(t, s.Client(t), stockade.LockOptions{TTL: ttl})}
+					return tested{newLocker(t, s.Client(t), stockade.LockOptions{TTL: ttl}), t, new(atomic.Int64)}
 				},
 				Lose: func(t *testing.T) {
 					if err := admin.FlushAll(t.Context()).Err(); err != nil {
@@ -46,7 +46,11 @@ func TestLock(t *testing.T) {
 }
 
 // tested shows a Locker as the suite wants it.
-type tested struct{ *stockade.Locker }
+type tested struct {
+	*stockade.Locker
+	t    *testing.T
+	last *atomic.Int64 // fence of Do
+}
 
 func (l tested) TryLock(ctx context.Context, name string) (locktest.Lock, error) {
 	return shown(l.Locker.TryLock(ctx, name))
@@ -55,6 +59,19 @@ func (l tested) TryLock(ctx context.Context, name string) (locktest.Lock, error)
 func (l tested) Lock(ctx context.Context, name string) (locktest.Lock, error) {
 	return shown(l.Locker.Lock(ctx, name))
 }
+
+// Do checks what the suite cannot see, since not all locks have it: the fence that fn is given grows.
+func (l tested) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
+	return l.Locker.Do(ctx, name, func(ctx context.Context, fence int64) error {
+		if last := l.last.Swap(fence); fence <= last {
+			l.t.Errorf("fence %d after %d", fence, last)
+		}
+		return fn(ctx)
+	})
+}
+
+// The suite checks the fences of locks that are Fenced.
+var _ locktest.Fenced = (*stockade.Lock)(nil)
 
 func shown(k *stockade.Lock, err error) (locktest.Lock, error) {
 	if err != nil {

@@ -29,6 +29,8 @@ var counters = []counter{
 	{"stockade.refreshes", "{load}", "Loads in the background.", "", func(s stockade.Stats) uint64 { return s.Refreshes }},
 	{"stockade.refresh.skipped", "{refresh}", "Refreshes that were not begun.", "", func(s stockade.Stats) uint64 { return s.Skipped }},
 	{"stockade.commit.rejected", "{value}", "Values that were not stored, since something newer happened to the key.", "", func(s stockade.Stats) uint64 { return s.Rejected }},
+	{"stockade.lease.losses", "{lease}", "Leases that were found gone.", "", func(s stockade.Stats) uint64 { return s.LostLeases }},
+	{"stockade.change.errors", "{key}", "Keys whose Set, Invalidate or Expire failed.", "", func(s stockade.Stats) uint64 { return s.ChangeErrors }},
 	{"stockade.undecodable", "{value}", "Stored values that could not be read.", "", func(s stockade.Stats) uint64 { return s.Undecodable }},
 	{"stockade.guard.ruled_out", "{key}", "Loads that were not begun, since the Guard ruled the key out.", "", func(s stockade.Stats) uint64 { return s.RuledOut }},
 	{"stockade.guard.errors", "{question}", "Questions that the Guard did not answer.", "", func(s stockade.Stats) uint64 { return s.GuardErrors }},
@@ -46,6 +48,7 @@ type gauge struct {
 var gauges = []gauge{
 	{"stockade.flights.active", "{flight}", "Loads and waits in the air.", func(s stockade.Stats) int64 { return s.Flights }},
 	{"stockade.loads.active", "{load}", "Loaders that run.", func(s stockade.Stats) int64 { return s.Loading }},
+	{"stockade.redis.nodes.open", "{node}", "Nodes whose breaker is open.", func(s stockade.Stats) int64 { return s.OpenNodes }},
 }
 
 // newCounters makes the instruments of Stats, and what observes them.

@@ -34,6 +34,7 @@ const (
 	promModel  = "github.com/prometheus/client_model" // what a scrape consists of
 	metricsql  = "github.com/VictoriaMetrics/metricsql"
 	yaml       = "go.yaml.in/yaml/v3"
+	redsync    = "github.com/go-redsync/redsync/v4"
 
 	script    = module + "/internal/script"
 	bus       = module + "/internal/bus"
@@ -65,6 +66,7 @@ var rules = []rule{
 	{"internal/arch", nil, nil},
 	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},
 	{"bloom", []string{module, goRedis, xxhash}, []string{miniredis, goleak, redistest}},
+	{"extra/redlock", []string{module, goRedis, redsync, script, tasks}, []string{miniredis, redistest, locktest}},
 	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest, promModel, metricsql, yaml}},
 	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", module + "/extra/prom", prometheus, goRedis, miniredis, sqlite}, []string{goleak}},
 	{"bench/...", []string{anything}, nil}, // nobody imports it

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,18 +17,23 @@ import (
 type Locker interface {
 	TryLock(ctx context.Context, name string) (Lock, error)
 	Lock(ctx context.Context, name string) (Lock, error)
-	Do(ctx context.Context, name string, fn func(ctx context.Context, fence int64) error) error
+	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
 	Close() error
 }
 
 // Lock is a lock that was taken. See [stockade.Lock].
 type Lock interface {
 	Context() context.Context
-	Fence() int64
 	Token() string
 	Name() string
 	Extend(ctx context.Context, ttl time.Duration) error
 	Unlock(ctx context.Context) error
+}
+
+// Fenced is a [Lock] that has a fence: the suite sees to it that fences grow.
+type Fenced interface {
+	Lock
+	Fence() int64
 }
 
 // Servers are what one test runs on.
@@ -79,9 +83,7 @@ func testExclusion(t *testing.T, s Servers) {
 	}
 	unlock(t, first)
 	second := take(t, b)
-	if second.Fence() <= first.Fence() {
-		t.Errorf("fence %d after %d, want it to grow", second.Fence(), first.Fence())
-	}
+	grows(t, first, second)
 	if first.Token() == second.Token() || len(first.Token()) != 32 {
 		t.Errorf("tokens %q and %q, want 32 digits that differ", first.Token(), second.Token())
 	}
@@ -128,9 +130,7 @@ func testWait(t *testing.T, s Servers) {
 	if k == nil {
 		return
 	}
-	if k.Fence() <= held.Fence() {
-		t.Errorf("fence %d after %d, want it to grow", k.Fence(), held.Fence())
-	}
+	grows(t, held, k)
 	unlock(t, k)
 }
 
@@ -162,7 +162,7 @@ func testEndedContext(t *testing.T, s Servers) {
 	if _, err := l.Lock(ctx, "name"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Lock: %v, want Canceled", err)
 	}
-	if err := l.Do(ctx, "name", func(context.Context, int64) error { t.Error("fn was called"); return nil }); !errors.Is(err, context.Canceled) {
+	if err := l.Do(ctx, "name", func(context.Context) error { t.Error("fn was called"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("Do: %v, want Canceled", err)
 	}
 	if !s.Free("name") {
@@ -325,14 +325,9 @@ func testExtend(t *testing.T, s Servers) {
 func testDo(t *testing.T, s Servers) {
 	l := s.New(t)
 	why := errors.New("why")
-	var last int64
 	for _, want := range []error{nil, why} {
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "value"))
-		err := l.Do(ctx, "name", func(inner context.Context, fence int64) error {
-			if fence <= last {
-				t.Errorf("fence %d after %d", fence, last)
-			}
-			last = fence
+		err := l.Do(ctx, "name", func(inner context.Context) error {
 			if s.Free("name") {
 				t.Error("the lock is not held")
 			}
@@ -365,7 +360,7 @@ func testDoPanic(t *testing.T, s Servers) {
 				t.Errorf("recovered %v, want the panic of fn", got)
 			}
 		}()
-		_ = l.Do(t.Context(), "name", func(context.Context, int64) error { panic("why") })
+		_ = l.Do(t.Context(), "name", func(context.Context) error { panic("why") })
 	}()
 	if !s.Free("name") {
 		t.Error("the lock was not released after a panic")
@@ -373,7 +368,7 @@ func testDoPanic(t *testing.T, s Servers) {
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		_ = l.Do(t.Context(), "name", func(context.Context, int64) error { runtime.Goexit(); return nil })
+		_ = l.Do(t.Context(), "name", func(context.Context) error { runtime.Goexit(); return nil })
 		t.Error("Do returned after Goexit")
 	}()
 	<-exited
@@ -384,7 +379,7 @@ func testDoPanic(t *testing.T, s Servers) {
 
 func testDoLoss(t *testing.T, s Servers) {
 	why := errors.New("why")
-	err := s.New(t).Do(t.Context(), "name", func(ctx context.Context, _ int64) error {
+	err := s.New(t).Do(t.Context(), "name", func(ctx context.Context) error {
 		s.Lose(t)
 		ended(t, ctx)
 		return why
@@ -392,7 +387,7 @@ func testDoLoss(t *testing.T, s Servers) {
 	if !errors.Is(err, why) || !errors.Is(err, stockade.ErrLockLost) {
 		t.Errorf("Do: %v, want fn's error and ErrLockLost", err)
 	}
-	err = s.New(t).Do(t.Context(), "name", func(context.Context, int64) error { s.Lose(t); return nil })
+	err = s.New(t).Do(t.Context(), "name", func(context.Context) error { s.Lose(t); return nil })
 	if !errors.Is(err, stockade.ErrLockLost) {
 		t.Errorf("Do that noticed the loss at the end: %v, want ErrLockLost", err)
 	}
@@ -452,8 +447,7 @@ func testContenders(t *testing.T, s Servers) {
 	var (
 		callers sync.WaitGroup
 		holders atomic.Int32
-		mu      sync.Mutex
-		fences  []int64
+		served  []Lock // guarded by the lock
 	)
 	for range 4 {
 		l := s.New(t)
@@ -468,20 +462,18 @@ func testContenders(t *testing.T, s Servers) {
 					t.Errorf("%d holders", n)
 				}
 				runtime.Gosched()
-				mu.Lock()
-				fences = append(fences, k.Fence())
-				mu.Unlock()
+				served = append(served, k)
 				holders.Add(-1)
 				unlock(t, k)
 			})
 		}
 	}
 	callers.Wait()
-	if len(fences) != 100 {
-		t.Errorf("%d callers were served, want 100", len(fences))
+	if len(served) != 100 {
+		t.Fatalf("%d callers were served, want 100", len(served))
 	}
-	if !slices.IsSorted(fences) || len(slices.Compact(fences)) != len(fences) {
-		t.Error("the fences do not grow strictly")
+	for i := range served[1:] {
+		grows(t, served[i], served[i+1])
 	}
 }
 
@@ -492,6 +484,18 @@ func take(t *testing.T, l Locker) Lock {
 		t.Fatalf("TryLock: %v", err)
 	}
 	return k
+}
+
+// grows fails when the fence of a later grant is not larger. Locks without fences pass.
+func grows(t *testing.T, before, after Lock) {
+	t.Helper()
+	a, fenced := before.(Fenced)
+	if !fenced {
+		return
+	}
+	if b := after.(Fenced); b.Fence() <= a.Fence() {
+		t.Errorf("fence %d after %d, want it to grow", b.Fence(), a.Fence())
+	}
 }
 
 func unlock(t *testing.T, k Lock) {
