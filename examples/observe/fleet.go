@@ -81,7 +81,7 @@ func (f *fleet) add(redisAddr, name string, registry prometheus.Registerer) erro
 	cache, err := stockade.New[store.Product](client, stockade.Options{
 		Prefix: "product", TTL: f.ttl, StaleFor: f.ttl, NotFound: sql.ErrNoRows,
 		RedisTimeout: f.redisTimeout, LeaseTTL: 4 * f.redisTimeout,
-		Observer: logged(metrics.Observer(), f.log.With("cache", name)),
+		Observer: metrics.Observer().And(logging(f.log.With("cache", name))),
 	})
 	if err != nil {
 		return err

@@ -7,19 +7,16 @@ import (
 	"github.com/stockade-cache/stockade"
 )
 
-// logged is an Observer that also logs: keys belong into a log, where a label of a metric must not have them.
-func logged(o stockade.Observer, log *slog.Logger) stockade.Observer {
-	also := o
-	also.Load = func(e stockade.LoadEvent) {
-		o.Load(e)
+// logging is an Observer that logs: keys belong into a log, where a label of a metric must not have them.
+func logging(log *slog.Logger) (o stockade.Observer) {
+	o.Load = func(e stockade.LoadEvent) {
 		if e.Err != nil && !errors.Is(e.Err, stockade.ErrNotFound) {
 			log.Error("load", "key", e.Key, "took", e.Took, "err", e.Err)
 			return
 		}
 		log.Info("load", "key", e.Key, "took", e.Took, "outcome", e.Outcome)
 	}
-	also.Redis = func(e stockade.RedisEvent) {
-		o.Redis(e)
+	o.Redis = func(e stockade.RedisEvent) {
 		switch {
 		case e.Err == nil:
 			log.Info("redis works again", "node", e.Node)
@@ -29,5 +26,5 @@ func logged(o stockade.Observer, log *slog.Logger) stockade.Observer {
 			log.Warn("redis failed", "op", e.Op, "node", e.Node, "err", e.Err, "open", e.Open)
 		}
 	}
-	return also
+	return o
 }
