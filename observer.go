@@ -2,12 +2,15 @@ package stockade
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
 	"time"
 )
 
 // Observer is told what happens besides the answers to calls. Its functions may be nil, are called on the
-// goroutine where it happens, concurrently, and must return quickly. When one panics, that is dropped and the work goes on.
-// [Observer.And] joins two.
+// goroutine where it happens, concurrently, and must return quickly. When one panics, the work goes on,
+// and the first such panic of the process is logged by slog. [Observer.And] joins two.
 type Observer struct {
 	Load    func(LoadEvent)    // a load of this process has ended
 	Wait    func(WaitEvent)    // a wait for another process's load, or for a lock, has ended
@@ -66,14 +69,25 @@ func (o Observer) nest(inner Observer) func(context.Context, SpanBegin) (context
 
 func (o *Observer) tracesReads() bool { return o.Trace != nil && o.TraceReads }
 
-// tell calls a function of an Observer, if there is one. What it panics with is dropped: flights and callers go on.
+// tell calls a function of an Observer, if there is one.
 func tell[E any](f func(E), e E) {
 	if f == nil {
 		return
 	}
-	defer func() { _ = recover() }()
+	defer survive()
 	f(e)
 }
+
+// survive, deferred, keeps a panic in a function of an Observer from ending a flight and the process with it.
+func survive() {
+	if r := recover(); r != nil {
+		survived.Do(func() {
+			slog.Error("stockade: a function of the Observer panicked; later panics are not logged", "panic", r, "stack", string(debug.Stack()))
+		})
+	}
+}
+
+var survived sync.Once
 
 // LoadEvent tells of one run of a loader.
 type LoadEvent struct {

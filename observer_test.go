@@ -3,16 +3,28 @@ package stockade
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stockade-cache/stockade/internal/redistest"
 )
 
-// A function that panics does not end a flight, nor the process.
+// A function that panics does not end a flight, nor the process. The first such panic is logged, and only that.
 func TestAnObserverThatPanics(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	survived = sync.Once{}
+	defer func() {
+		if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "panicked") {
+			t.Errorf("logged %q", log.String())
+		}
+	}()
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
 		observer := Observer{
 			Load: func(LoadEvent) { panic("load") }, Wait: func(WaitEvent) { panic("wait") }, Refresh: func(RefreshEvent) { panic("refresh") },

@@ -61,7 +61,7 @@ func (o *Observer) begin(ctx context.Context, b SpanBegin) (t traced) {
 	if b.Time.IsZero() {
 		b.Time = time.Now()
 	}
-	defer func() { _ = recover() }()
+	defer survive()
 	values, done := o.Trace(ctx, b)
 	t.done = done
 	if values != nil {
