@@ -38,6 +38,27 @@ func TestOperationsExplainEveryMetric(t *testing.T) {
 	}
 }
 
+// The picture names metrics that there are.
+func TestThePictureNamesMetrics(t *testing.T) {
+	picture := readFile(t, "../../docs/read-path.svg")
+	exported := exportedBy(t, fed(t))
+	found := 0
+	for _, text := range regexp.MustCompile(`monospace"[^>]*>([^<]*)<`).FindAllStringSubmatch(picture, -1) {
+		for name := range strings.FieldsSeq(text[1]) {
+			if name, _, _ = strings.Cut(name, "{"); name == "" {
+				continue // only a value of a label
+			}
+			found++
+			if _, ok := exported["stockade_"+name]; !ok {
+				t.Errorf("it names %s, which is not exported", name)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("found %d names", found)
+	}
+}
+
 // Links within the document lead somewhere.
 func TestLinksOfOperations(t *testing.T) {
 	text := readFile(t, "../../docs/operations.md")
