@@ -44,7 +44,7 @@ func avalanche() Scenario {
 		Cases: func(p Profile) []Case {
 			a := falling{processes: pick(p.Processes, 2), keys: 800, rate: 8000, ttl: 3 * time.Second, lasts: pick(p.Duration, 4*time.Second), load: pick(p.Load, 2*time.Millisecond)}
 			if p.Full {
-				a.keys, a.ttl, a.lasts = 2000, 10*time.Second, pick(p.Duration, 25*time.Second)
+				a.keys, a.ttl, a.lasts = 10_000, 30*time.Second, pick(p.Duration, 70*time.Second)
 				return []Case{avalancheCase(a, p.rounds(1, 1), []string{"none", "rockscache", unjittered, "stockade"})}
 			}
 			return []Case{avalancheCase(a, p.rounds(1, 1), []string{"none", unjittered, "stockade"})}

@@ -43,16 +43,13 @@ func sized(n int) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// warmCases are those of the full profile. Large values are fewer, and not asked for by very many, so that any machine can
-// do it.
+// warmCases are those of the full profile. Large values are fewer, so that any machine can do it.
 func warmCases(callers []int) []warmReads {
 	const most = 16 << 20
 	var all []warmReads
 	for _, size := range []int{100, 1 << 10, 64 << 10} {
 		for _, n := range callers {
-			if n*size <= most {
-				all = append(all, warmReads{callers: n, size: size, keys: min(warmth, most/size)})
-			}
+			all = append(all, warmReads{callers: n, size: size, keys: min(warmth, most/size)})
 		}
 	}
 	for _, n := range callers {
