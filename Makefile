@@ -15,7 +15,7 @@ FUZZTIME ?= 20s
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: check static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps
+.PHONY: check static test race alone rivals cluster fuzz bench compare fmt tidy conformance-deps release
 .PHONY: gofmt vet staticcheck govulncheck tidy-diff
 
 # One step after another: tests that wait for real time do not like company. The last step is the one that may be unable to run:
@@ -123,3 +123,13 @@ fmt:
 
 tidy:
 	@for m in $(MODULES) ./tools; do printf '\n== go mod tidy in %s\n' "$$m"; (cd "$$m" && GOWORK=off go mod tidy); done
+
+# make release VERSION=v0.1.0: one commit, and a tag for each module that others use. Nothing is pushed. Their go.mod names the
+# root's version: replace, which is for this repository, does not count for who requires them.
+release:
+	@case "$(VERSION)" in v[0-9]*.[0-9]*.[0-9]*) ;; *) echo 'say which: make release VERSION=v0.1.0'; exit 1;; esac
+	@test -z "$$(git status --porcelain)" || { echo 'commit first'; exit 1; }
+	@for m in extra/*; do (cd $$m && GOWORK=off go mod edit -require=github.com/stockade-cache/stockade@$(VERSION) && GOWORK=off go mod tidy); done
+	@sed -i 's/^## Unreleased$$/## $(VERSION)/' CHANGELOG.md
+	@git commit --quiet --all --message 'release $(VERSION)'
+	@for tag in $(VERSION) $(patsubst %,%/$(VERSION),$(wildcard extra/*)); do git tag $$tag && echo "tagged $$tag"; done
