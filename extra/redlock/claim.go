@@ -86,7 +86,7 @@ func (c *claim) take(ctx context.Context) (until time.Time, err error) {
 	case ctx.Err() != nil:
 		return time.Time{}, endedError(ctx)
 	case lost == nil:
-		return time.Time{}, redisError([]error{errTooLate})
+		return time.Time{}, redisError(nil)
 	case no > 0 && len(failures) < majority(len(vs)):
 		return time.Time{}, stockade.ErrLocked
 	case isRefused(failures, len(vs)):

@@ -79,8 +79,11 @@ func lockedError(ctx context.Context, failure error) error {
 	}
 }
 
-// redisError is the error of a question that too few servers answered.
+// redisError is the error of a question that too few servers answered, or all of them too late.
 func redisError(failures []error) error {
+	if len(failures) == 0 {
+		failures = []error{errTooLate}
+	}
 	return fmt.Errorf("%w: %w", stockade.ErrRedis, errors.Join(failures...))
 }
 

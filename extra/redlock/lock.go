@@ -15,6 +15,7 @@ import (
 type Lock struct {
 	locker *Locker
 	claim  *claim
+	values context.Context // of the caller, for what is sent to the servers; never ends
 	ctx    context.Context // see Context
 	cancel context.CancelCauseFunc
 	since  time.Time // when it was taken
@@ -37,7 +38,7 @@ type Lock struct {
 // hold begins the life of a lock that was granted. The call that it is in keeps Close from closing the tasks.
 func (l *Locker) hold(parent context.Context, c *claim, until time.Time) *Lock {
 	k := &Lock{
-		locker: l, claim: c, since: time.Now(), until: until, ttl: l.opts.TTL,
+		locker: l, claim: c, values: context.WithoutCancel(parent), since: time.Now(), until: until, ttl: l.opts.TTL,
 		over: make(chan struct{}), extended: make(chan struct{}, 1),
 		watched: make(chan struct{}), freed: make(chan struct{}),
 	}
@@ -105,6 +106,7 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	if k == nil {
 		return errNoLock
 	}
+	_ = k.check() // after a stop of the process the watchdog may not have seen that the lock has expired
 	k.release(context.WithoutCancel(ctx), nil)
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
@@ -179,7 +181,7 @@ func (k *Lock) watch() {
 			k.mu.Lock()
 			ttl := k.ttl
 			k.mu.Unlock()
-			err = k.renew(k.ctx, ttl)
+			err = k.renew(k.values, ttl) // also while Do's fn cleans up after the end of its context
 			if k.check() != nil {
 				return
 			}

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -19,5 +20,23 @@ func TestErrLooksAtTheTime(t *testing.T) {
 	k.until = time.Now() // no watchdog has seen it
 	if err := k.Context().Err(); err != context.Canceled || context.Cause(k.Context()) != stockade.ErrLockLost {
 		t.Errorf("the context of a lock that has expired: %v, cause %v, want Canceled and ErrLockLost", err, context.Cause(k.Context()))
+	}
+}
+
+// TestUnlockLooksAtTheTime: nor has the watchdog seen then that the lock is lost, and the servers may not answer.
+func TestUnlockLooksAtTheTime(t *testing.T) {
+	k := &Lock{locker: &Locker{held: map[*Lock]struct{}{}}, claim: &claim{}, over: make(chan struct{}), watched: make(chan struct{}), freed: make(chan struct{}), until: time.Now()}
+	k.ctx, k.cancel = context.WithCancelCause(t.Context())
+	close(k.watched)
+	k.claim.locker = k.locker
+	if err := k.Unlock(t.Context()); err != stockade.ErrLockLost || context.Cause(k.Context()) != stockade.ErrLockLost {
+		t.Errorf("Unlock of a lock that has expired: %v, cause %v, want ErrLockLost", err, context.Cause(k.Context()))
+	}
+}
+
+// TestErrorWithoutFailures: after a stop all votes may be there, and too late.
+func TestErrorWithoutFailures(t *testing.T) {
+	if err := redisError(nil); !errors.Is(err, stockade.ErrRedis) || !errors.Is(err, errTooLate) {
+		t.Errorf("got %v, want ErrRedis and that it was too late", err)
 	}
 }
