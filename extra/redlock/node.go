@@ -83,13 +83,16 @@ func (n *node) take(ctx context.Context, k keys, token string, ttl time.Duration
 		if err != nil {
 			return false, explained(err)
 		}
-		n.clock.sample(sent, t.Time)
+		late := !time.Now().Before(notAfter)
+		if !late { // a slow reply says little about the server's clock
+			n.clock.sample(sent, t.Time)
+		}
 		switch {
 		case t.Status == script.Granted:
 			return true, nil
 		case t.Status == script.Busy:
 			return false, nil
-		case corrected || !time.Now().Before(notAfter):
+		case corrected || late:
 			return false, errTooLate
 		}
 		// The server's clock was unknown or wrong, and is right now.
@@ -113,11 +116,17 @@ func (n *node) renew(ctx context.Context, k keys, token string, ttl time.Duratio
 
 // unlock releases a lock. It tries again when no answer comes, also when nobody waits for the vote any more.
 func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
+	var unanswered error
 	for try := 1; ; try++ {
 		r, err := script.Unlock(ctx, n.rdb, k.lock, k.memory, token, n.locker.opts.Prefix+":unlock")
+		if err == nil && r.Status != script.Held && unanswered != nil {
+			// The server remembers the last releases of a name only: an earlier try may be the one that released it.
+			return false, unanswered
+		}
 		if err == nil || try == tries || isRefusal(err) {
 			return r.Status == script.Held, explained(err) // or the lock expires
 		}
+		unanswered = err
 		if try > 1 || !isBroken(err) {
 			time.Sleep(n.locker.opts.RedisTimeout / 2)
 		}
@@ -156,7 +165,8 @@ func explained(err error) error {
 }
 
 // clock reads a server's clock from the time that its last reply carried and the monotonic time since, never from this
-// machine's wall clock. The reading may be ahead by as long as a request takes. Safe for concurrent use.
+// machine's wall clock. The reading may be ahead by as long as a request takes that
+// came back in time. Safe for concurrent use.
 type clock struct {
 	start  time.Time    // when local time is zero; set at creation
 	offset atomic.Int64 // of the server's clock to local time, µs; zero while unknown
