@@ -18,7 +18,8 @@ type Lock struct {
 	values context.Context // of the caller, for what is sent to the servers; never ends
 	ctx    context.Context // see Context
 	cancel context.CancelCauseFunc
-	since  time.Time // when it was taken
+	since  time.Time              // when it was taken
+	span   func(stockade.SpanEnd) // ends that of being held
 
 	over     chan struct{} // closed when the lock is lost or about to be released
 	extended chan struct{} // of capacity one: Extend changed ttl
@@ -43,6 +44,7 @@ func (l *Locker) hold(parent context.Context, c *claim, until time.Time) *Lock {
 		watched: make(chan struct{}), freed: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancelCause(parent)
+	ctx, k.span = l.opts.Observer.Trace(ctx, stockade.SpanBegin{Span: stockade.SpanLockHold, Keys: []string{c.name}})
 	k.ctx, k.cancel = lockContext{ctx, k}, cancel
 	l.mu.Lock()
 	l.held[k] = struct{}{}
@@ -278,9 +280,13 @@ func (k *Lock) forget() {
 }
 
 func (k *Lock) tell(kind stockade.LockKind, err error) {
-	if f := k.locker.opts.Observer.Lock; f != nil {
-		f(stockade.LockEvent{Name: k.claim.name, Kind: kind, Held: time.Since(k.since), Err: err})
+	switch kind {
+	case stockade.LockReleased:
+		k.span(stockade.SpanEnd{Err: err})
+	case stockade.LockLost:
+		k.span(stockade.SpanEnd{Err: stockade.ErrLockLost})
 	}
+	k.locker.opts.Observer.Lock(stockade.LockEvent{Name: k.claim.name, Kind: kind, Held: time.Since(k.since), Err: err})
 }
 
 // lockContext is the context of a lock. Its Err looks at the time itself: in a process that is continued after a stop

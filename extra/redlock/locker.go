@@ -124,14 +124,20 @@ func (l *Locker) try(ctx context.Context, name string) (*claim, time.Time, error
 func (l *Locker) wait(ctx context.Context, name string) (c *claim, until time.Time, err error) {
 	event := stockade.WaitEvent{Key: name}
 	began := time.Now()
-	waited, err := l.turns.enter(ctx, name)
+	var end func(stockade.SpanEnd) // nil until the call waits
+	waits := func() {
+		if end == nil {
+			_, end = l.opts.Observer.Trace(ctx, stockade.SpanBegin{Span: stockade.SpanLockWait, Keys: []string{name}, Time: began})
+		}
+	}
 	defer func() {
-		if waited && l.opts.Observer.Wait != nil {
+		if end != nil {
 			event.Took, event.Err = time.Since(began), err
+			end(stockade.SpanEnd{Err: err})
 			l.opts.Observer.Wait(event)
 		}
 	}()
-	if err != nil {
+	if l.turns.enter(ctx, name, waits) != nil {
 		return nil, time.Time{}, lockedError(ctx, nil)
 	}
 	defer l.turns.leave(name)
@@ -147,7 +153,8 @@ func (l *Locker) wait(ctx context.Context, name string) (c *claim, until time.Ti
 		case errors.As(err, new(refusedError)):
 			return nil, time.Time{}, err
 		}
-		failure, waited = err, true
+		waits()
+		failure = err
 		poll := time.NewTimer(pause(attempt, rand.Float64()))
 		select {
 		case <-poll.C:

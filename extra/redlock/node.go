@@ -140,7 +140,7 @@ func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
 func (n *node) note(op string, err error) {
 	tell := n.locker.opts.Observer.Redis
 	switch {
-	case tell == nil || errors.Is(err, stockade.ErrClosed) || errors.Is(err, errTooLate):
+	case errors.Is(err, stockade.ErrClosed) || errors.Is(err, errTooLate):
 	case err == nil:
 		if n.failing.Swap(false) {
 			tell(stockade.RedisEvent{Op: op, Node: n.addr})
