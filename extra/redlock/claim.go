@@ -108,8 +108,6 @@ func (c *claim) answered(ctx context.Context, n *node, yes bool, err error) {
 	left := over && c.trace[n.index] == taken
 	c.mu.Unlock()
 	if left {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.locker.opts.RedisTimeout)
-		defer cancel()
 		_, _ = n.unlock(ctx, c.keys, c.tokenOf(n)) // or it expires
 	}
 }

@@ -235,3 +235,28 @@ func TestUnlockForgottenByTheServers(t *testing.T) {
 		others.Wait()
 	})
 }
+
+// TestManyReleases: those that find a server busy wait for it, and are not left to their expiry.
+func TestManyReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakes(t, 3)
+		proxies := proxied(t, f)
+		l := newLocker(t, clients(t, proxies), redlock.Options{})
+		for i := range 300 {
+			if _, err := l.TryLock(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range proxies {
+			p.Delay(100 * time.Millisecond)
+		}
+		_ = l.Close()
+		admins, left := clients(t, f), 0
+		for i := range 300 {
+			left += len(holding(t.Context(), admins, fmt.Sprintf("ns:R:m:{%d}", i)))
+		}
+		if left != 0 {
+			t.Errorf("the servers have %d locks after Close", left)
+		}
+	})
+}

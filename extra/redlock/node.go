@@ -17,7 +17,7 @@ import (
 )
 
 // maxCalls is how many calls to one server may be under way: so many goroutines a frozen server can hold, for as long
-// as its client waits. Beyond it a vote that finds no place in time is not counted.
+// as its client waits. Beyond it a vote that finds no place in time is not counted; a release waits for up to TTL.
 const maxCalls = 64
 
 // node is one of the servers. Safe for concurrent use.
@@ -47,10 +47,16 @@ func (n *node) ask(ctx context.Context, op string, budget time.Duration, call fu
 	begun := l.work.Run(func() {
 		defer cancel()
 		defer close(v.answered)
+		patient := limited
+		if op == "unlock" { // though nobody waits: what is not released bars others until it expires
+			var leave context.CancelFunc
+			patient, leave = context.WithTimeout(context.WithoutCancel(ctx), l.opts.TTL)
+			defer leave()
+		}
 		select {
 		case n.calls <- struct{}{}:
-		case <-limited.Done():
-			v.err = context.Cause(limited)
+		case <-patient.Done():
+			v.err = context.Cause(patient)
 			return
 		}
 		defer func() { <-n.calls }()
@@ -114,11 +120,15 @@ func (n *node) renew(ctx context.Context, k keys, token string, ttl time.Duratio
 	return r.Status == script.Held, explained(err)
 }
 
-// unlock releases a lock. It tries again when no answer comes, also when nobody waits for the vote any more.
+// unlock releases a lock. It tries again when no answer comes, also when nobody waits for the vote any more: so each try
+// has a time of its own.
 func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
+	timeout := n.locker.opts.RedisTimeout
 	var unanswered error
 	for try := 1; ; try++ {
-		r, err := script.Unlock(ctx, n.rdb, k.lock, k.memory, token, n.locker.opts.Prefix+":unlock")
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		r, err := script.Unlock(limited, n.rdb, k.lock, k.memory, token, n.locker.opts.Prefix+":unlock")
+		cancel()
 		if err == nil && r.Status != script.Held && unanswered != nil {
 			// The server remembers the last releases of a name only: an earlier try may be the one that released it.
 			return false, unanswered
@@ -128,11 +138,8 @@ func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
 		}
 		unanswered = err
 		if try > 1 || !isBroken(err) {
-			time.Sleep(n.locker.opts.RedisTimeout / 2)
+			time.Sleep(timeout / 2)
 		}
-		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.locker.opts.RedisTimeout)
-		defer cancel()
-		ctx = again
 	}
 }
 
