@@ -18,12 +18,13 @@ import (
 // A lock is a promise with a limit: a holder that is stopped, or cut off from a majority of the servers, for longer than
 // TTL loses it, and so it is when servers forget. [Lock.Context] ends before another can hold the lock unless they do.
 type Locker struct {
-	opts   Options // with the defaults filled in
-	nodes  []*node
-	turns  turns
-	work   tasks.Group
-	ctx    context.Context // ends with Close
-	cancel context.CancelCauseFunc
+	opts     Options // with the defaults filled in
+	nodes    []*node
+	turns    turns
+	attempts chan struct{} // a place for each of a Lock: a crowd that asks at once overruns RedisTimeout
+	work     tasks.Group
+	ctx      context.Context // ends with Close
+	cancel   context.CancelCauseFunc
 
 	mu     sync.Mutex
 	closed bool               // guarded by mu
@@ -144,7 +145,13 @@ func (l *Locker) wait(ctx context.Context, name string) (c *claim, until time.Ti
 
 	var failure error // of the last attempt
 	for attempt := 0; ; attempt++ {
+		select {
+		case l.attempts <- struct{}{}:
+		case <-ctx.Done():
+			return nil, time.Time{}, lockedError(ctx, failure)
+		}
 		c, until, err := l.try(ctx, name)
+		<-l.attempts
 		switch {
 		case err == nil:
 			return c, until, nil

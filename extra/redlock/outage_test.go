@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -176,4 +178,34 @@ func TestRefusals(t *testing.T) {
 	if len(ev.redis) != 2 {
 		t.Errorf("events %+v, want one misconfiguration of each server", ev.redis)
 	}
+}
+
+// TestManyNames: callers of Lock wait until they can be asked for, and do not overrun RedisTimeout together.
+func TestManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakes(t, 3)
+		proxies := proxied(t, f)
+		ev := &events{}
+		l := newLocker(t, clients(t, proxies), redlock.Options{Observer: ev.observer()})
+		var callers sync.WaitGroup
+		for _, delay := range []time.Duration{time.Millisecond, 100 * time.Millisecond} { // first to connect
+			for _, p := range proxies {
+				p.Delay(delay)
+			}
+			for i := range 200 {
+				callers.Go(func() {
+					if _, err := l.Lock(t.Context(), fmt.Sprint(i, delay)); err != nil {
+						t.Errorf("Lock: %v", err)
+					}
+				})
+			}
+			callers.Wait()
+		}
+		if failed := ev.failed(); len(failed) != 0 {
+			t.Errorf("calls to servers that work failed: %v", failed)
+		}
+		for _, p := range proxies {
+			p.Delay(0)
+		}
+	})
 }

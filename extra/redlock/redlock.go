@@ -68,7 +68,7 @@ func New(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	opts.Observer = opts.Observer.And(silent)
-	l := &Locker{opts: opts, work: tasks.Group{Closed: stockade.ErrClosed}, held: map[*Lock]struct{}{}}
+	l := &Locker{opts: opts, work: tasks.Group{Closed: stockade.ErrClosed}, held: map[*Lock]struct{}{}, attempts: make(chan struct{}, maxCalls)}
 	for i, rdb := range clients {
 		l.nodes = append(l.nodes, newNode(l, i, rdb))
 	}
