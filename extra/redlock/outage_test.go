@@ -209,3 +209,30 @@ func TestManyNames(t *testing.T) {
 		}
 	})
 }
+
+// TestPassingRefusals: what a server refuses for a while is waited for, and told as an outage.
+func TestPassingRefusals(t *testing.T) {
+	for _, answer := range []string{
+		"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.", "MISCONF Redis is configured to save RDB snapshots",
+	} {
+		bubble(t, func(t *testing.T, f fleet) {
+			ev := &events{}
+			l := newLocker(t, clients(t, f), redlock.Options{Observer: ev.observer()})
+			for i := range 3 {
+				f.fake(i).Mini.SetError(answer)
+				time.AfterFunc(3*time.Second, func() { f.fake(i).Mini.SetError("") })
+			}
+			k, err := l.Lock(t.Context(), "name")
+			if err != nil {
+				t.Fatalf("Lock while three servers say %q: %v", answer, err)
+			}
+			unlock(t, k)
+			synctest.Wait()
+			ev.mu.Lock()
+			defer ev.mu.Unlock()
+			if len(ev.redis) == 0 || ev.redis[0].Misconfigured {
+				t.Errorf("%q is told as %+v", answer, ev.redis)
+			}
+		})
+	}
+}
