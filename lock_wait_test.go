@@ -37,8 +37,12 @@ func TestWaitersDoNotSpin(t *testing.T) {
 			p.Refuse(false)
 		},
 		"passing refusals": func(s *redistest.FakeServer, _ *redistest.Proxy) {
-			s.Mini.SetError("LOADING Redis is loading the dataset in memory")
-			time.Sleep(lasts)
+			for _, answer := range []string{
+				"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.", "MISCONF Redis is configured to save RDB snapshots",
+			} {
+				s.Mini.SetError(answer)
+				time.Sleep(lasts / 3)
+			}
 			s.Mini.SetError("")
 		},
 		"messages": func(s *redistest.FakeServer, _ *redistest.Proxy) {

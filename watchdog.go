@@ -176,6 +176,7 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	if k == nil {
 		return errNoLock
 	}
+	_ = k.check() // after a stop of the process the watchdog may not have seen that the lock has expired
 	k.release(context.WithoutCancel(ctx), nil)
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc

@@ -12,7 +12,7 @@
 // [All]). Inside it are stockade.load, in which the loader runs; stockade.wait, for another process's load; and
 // stockade.commit. They are inside the read that began the load; a read that joins it has a link to that one.
 // stockade.refresh, in the background, is the root of a trace of its own with a link to what was read: it outlives that,
-// and is sampled for itself. stockade.lock.wait and stockade.lock.hold are those of a Locker.
+// and is sampled for itself. stockade.lock.wait and stockade.lock.hold are those of a Locker, also of extra/redlock.
 //
 // A load and the waits for it, in other processes, have the same stockade.lease.stamp, so that one leads to the other.
 //

@@ -86,7 +86,7 @@ func (c *claim) take(ctx context.Context) (until time.Time, err error) {
 	case ctx.Err() != nil:
 		return time.Time{}, endedError(ctx)
 	case lost == nil:
-		return time.Time{}, redisError([]error{errTooLate})
+		return time.Time{}, redisError(nil)
 	case no > 0 && len(failures) < majority(len(vs)):
 		return time.Time{}, stockade.ErrLocked
 	case isRefused(failures, len(vs)):
@@ -108,8 +108,6 @@ func (c *claim) answered(ctx context.Context, n *node, yes bool, err error) {
 	left := over && c.trace[n.index] == taken
 	c.mu.Unlock()
 	if left {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.locker.opts.RedisTimeout)
-		defer cancel()
 		_, _ = n.unlock(ctx, c.keys, c.tokenOf(n)) // or it expires
 	}
 }

@@ -32,7 +32,8 @@ func isRefusal(err error) bool {
 		return false
 	}
 	passes := redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsTryAgainError(err) ||
-		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err)
+		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err) ||
+		redis.HasErrorPrefix(err, "BUSY ") || redis.HasErrorPrefix(err, "MISCONF ") // a script that takes long, a full disk
 	return !passes
 }
 
@@ -79,8 +80,11 @@ func lockedError(ctx context.Context, failure error) error {
 	}
 }
 
-// redisError is the error of a question that too few servers answered.
+// redisError is the error of a question that too few servers answered, or all of them too late.
 func redisError(failures []error) error {
+	if len(failures) == 0 {
+		failures = []error{errTooLate}
+	}
 	return fmt.Errorf("%w: %w", stockade.ErrRedis, errors.Join(failures...))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,7 +139,8 @@ func TestLateVote(t *testing.T) {
 	})
 }
 
-// TestTooLateVote: a server that was frozen gives nothing to those who have left, even if it cannot be told of that.
+// TestTooLateVote: a server that was frozen gives nothing to those who have left, even if it cannot be told of that;
+// nor when it is frozen again, though its answer of the first time says little about its clock.
 func TestTooLateVote(t *testing.T) {
 	bubble(t, func(t *testing.T, f fleet) {
 		admins, proxies := clients(t, f), proxied(t, f)
@@ -147,16 +149,18 @@ func TestTooLateVote(t *testing.T) {
 		l := newLocker(t, list, redlock.Options{})
 		unlock(t, tryLock(t, l))
 		synctest.Wait()
-		faults[4].Refuse(3, isUnlock, errors.New("no network"))
-		proxies[4].Freeze()
-		unlock(t, tryLock(t, l))
-		time.Sleep(time.Second) // past RedisTimeout, and all tries to unlock
-		before := faults[4].Count()
-		proxies[4].Thaw() // the server gets the request
-		time.Sleep(time.Second)
-		wantHolding(t, admins, "after a vote that came too late")
-		if n := faults[4].Count() - before; n != 0 {
-			t.Errorf("%d commands followed the vote: there was something to release", n)
+		for _, frozen := range []time.Duration{2 * time.Second, time.Second} { // past RedisTimeout, and all tries to unlock
+			faults[4].Refuse(3, isUnlock, errors.New("no network"))
+			proxies[4].Freeze()
+			unlock(t, tryLock(t, l))
+			time.Sleep(frozen)
+			before := faults[4].Count()
+			proxies[4].Thaw() // the server gets the request
+			time.Sleep(time.Second)
+			wantHolding(t, admins, "after a vote that came too late")
+			if n := faults[4].Count() - before; n != 0 {
+				t.Errorf("%d commands followed the vote: there was something to release", n)
+			}
 		}
 	})
 }
@@ -199,6 +203,60 @@ func TestUnlockTellsTheTruth(t *testing.T) {
 		wantHolding(t, clients(t, f), "three servers were not reached", 0, 1, 2)
 		if last := ev.told()[5]; last.Kind != stockade.LockReleased || last.Err == nil {
 			t.Errorf("event %+v, want a failed release", last)
+		}
+	})
+}
+
+// TestUnlockForgottenByTheServers: they remember the last releases of a name only. A release whose replies were lost, and
+// that comes again after others, is not "lost" for that.
+func TestUnlockForgottenByTheServers(t *testing.T) {
+	bubble(t, func(t *testing.T, f fleet) {
+		list := clients(t, f)
+		faults := faulty(t, list)
+		l, other := newLocker(t, list, redlock.Options{}), newLocker(t, clients(t, f), redlock.Options{})
+		unlock(t, tryLock(t, l)) // the servers know the scripts
+		synctest.Wait()
+		k := tryLock(t, l)
+		synctest.Wait()
+		for _, f := range faults {
+			f.LoseReply(2, isUnlock)
+		}
+		var others sync.WaitGroup
+		others.Go(func() {
+			time.Sleep(time.Millisecond) // the Locker pauses before its third try
+			for range 9 {
+				unlock(t, tryLock(t, other))
+				synctest.Wait()
+			}
+		})
+		if err := k.Unlock(t.Context()); !errors.Is(err, stockade.ErrRedis) || errors.Is(err, stockade.ErrLockLost) {
+			t.Errorf("Unlock: %v, want ErrRedis", err)
+		}
+		others.Wait()
+	})
+}
+
+// TestManyReleases: those that find a server busy wait for it, and are not left to their expiry.
+func TestManyReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakes(t, 3)
+		proxies := proxied(t, f)
+		l := newLocker(t, clients(t, proxies), redlock.Options{})
+		for i := range 300 {
+			if _, err := l.TryLock(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range proxies {
+			p.Delay(100 * time.Millisecond)
+		}
+		_ = l.Close()
+		admins, left := clients(t, f), 0
+		for i := range 300 {
+			left += len(holding(t.Context(), admins, fmt.Sprintf("ns:R:m:{%d}", i)))
+		}
+		if left != 0 {
+			t.Errorf("the servers have %d locks after Close", left)
 		}
 	})
 }

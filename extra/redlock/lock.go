@@ -15,9 +15,11 @@ import (
 type Lock struct {
 	locker *Locker
 	claim  *claim
+	values context.Context // of the caller, for what is sent to the servers; never ends
 	ctx    context.Context // see Context
 	cancel context.CancelCauseFunc
-	since  time.Time // when it was taken
+	since  time.Time              // when it was taken
+	span   func(stockade.SpanEnd) // ends that of being held
 
 	over     chan struct{} // closed when the lock is lost or about to be released
 	extended chan struct{} // of capacity one: Extend changed ttl
@@ -37,11 +39,12 @@ type Lock struct {
 // hold begins the life of a lock that was granted. The call that it is in keeps Close from closing the tasks.
 func (l *Locker) hold(parent context.Context, c *claim, until time.Time) *Lock {
 	k := &Lock{
-		locker: l, claim: c, since: time.Now(), until: until, ttl: l.opts.TTL,
+		locker: l, claim: c, values: context.WithoutCancel(parent), since: time.Now(), until: until, ttl: l.opts.TTL,
 		over: make(chan struct{}), extended: make(chan struct{}, 1),
 		watched: make(chan struct{}), freed: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancelCause(parent)
+	ctx, k.span = l.opts.Observer.Trace(ctx, stockade.SpanBegin{Span: stockade.SpanLockHold, Keys: []string{c.name}})
 	k.ctx, k.cancel = lockContext{ctx, k}, cancel
 	l.mu.Lock()
 	l.held[k] = struct{}{}
@@ -105,6 +108,7 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	if k == nil {
 		return errNoLock
 	}
+	_ = k.check() // after a stop of the process the watchdog may not have seen that the lock has expired
 	k.release(context.WithoutCancel(ctx), nil)
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
@@ -179,7 +183,7 @@ func (k *Lock) watch() {
 			k.mu.Lock()
 			ttl := k.ttl
 			k.mu.Unlock()
-			err = k.renew(k.ctx, ttl)
+			err = k.renew(k.values, ttl) // also while Do's fn cleans up after the end of its context
 			if k.check() != nil {
 				return
 			}
@@ -276,9 +280,13 @@ func (k *Lock) forget() {
 }
 
 func (k *Lock) tell(kind stockade.LockKind, err error) {
-	if f := k.locker.opts.Observer.Lock; f != nil {
-		f(stockade.LockEvent{Name: k.claim.name, Kind: kind, Held: time.Since(k.since), Err: err})
+	switch kind {
+	case stockade.LockReleased:
+		k.span(stockade.SpanEnd{Err: err})
+	case stockade.LockLost:
+		k.span(stockade.SpanEnd{Err: stockade.ErrLockLost})
 	}
+	k.locker.opts.Observer.Lock(stockade.LockEvent{Name: k.claim.name, Kind: kind, Held: time.Since(k.since), Err: err})
 }
 
 // lockContext is the context of a lock. Its Err looks at the time itself: in a process that is continued after a stop

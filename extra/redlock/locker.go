@@ -18,12 +18,13 @@ import (
 // A lock is a promise with a limit: a holder that is stopped, or cut off from a majority of the servers, for longer than
 // TTL loses it, and so it is when servers forget. [Lock.Context] ends before another can hold the lock unless they do.
 type Locker struct {
-	opts   Options // with the defaults filled in
-	nodes  []*node
-	turns  turns
-	work   tasks.Group
-	ctx    context.Context // ends with Close
-	cancel context.CancelCauseFunc
+	opts     Options // with the defaults filled in
+	nodes    []*node
+	turns    turns
+	attempts chan struct{} // a place for each of a Lock: a crowd that asks at once overruns RedisTimeout
+	work     tasks.Group
+	ctx      context.Context // ends with Close
+	cancel   context.CancelCauseFunc
 
 	mu     sync.Mutex
 	closed bool               // guarded by mu
@@ -124,21 +125,33 @@ func (l *Locker) try(ctx context.Context, name string) (*claim, time.Time, error
 func (l *Locker) wait(ctx context.Context, name string) (c *claim, until time.Time, err error) {
 	event := stockade.WaitEvent{Key: name}
 	began := time.Now()
-	waited, err := l.turns.enter(ctx, name)
+	var end func(stockade.SpanEnd) // nil until the call waits
+	waits := func() {
+		if end == nil {
+			_, end = l.opts.Observer.Trace(ctx, stockade.SpanBegin{Span: stockade.SpanLockWait, Keys: []string{name}, Time: began})
+		}
+	}
 	defer func() {
-		if waited && l.opts.Observer.Wait != nil {
+		if end != nil {
 			event.Took, event.Err = time.Since(began), err
+			end(stockade.SpanEnd{Err: err})
 			l.opts.Observer.Wait(event)
 		}
 	}()
-	if err != nil {
+	if l.turns.enter(ctx, name, waits) != nil {
 		return nil, time.Time{}, lockedError(ctx, nil)
 	}
 	defer l.turns.leave(name)
 
 	var failure error // of the last attempt
 	for attempt := 0; ; attempt++ {
+		select {
+		case l.attempts <- struct{}{}:
+		case <-ctx.Done():
+			return nil, time.Time{}, lockedError(ctx, failure)
+		}
 		c, until, err := l.try(ctx, name)
+		<-l.attempts
 		switch {
 		case err == nil:
 			return c, until, nil
@@ -147,7 +160,8 @@ func (l *Locker) wait(ctx context.Context, name string) (c *claim, until time.Ti
 		case errors.As(err, new(refusedError)):
 			return nil, time.Time{}, err
 		}
-		failure, waited = err, true
+		waits()
+		failure = err
 		poll := time.NewTimer(pause(attempt, rand.Float64()))
 		select {
 		case <-poll.C:

@@ -17,7 +17,7 @@ import (
 )
 
 // maxCalls is how many calls to one server may be under way: so many goroutines a frozen server can hold, for as long
-// as its client waits. Beyond it a vote that finds no place in time is not counted.
+// as its client waits. Beyond it a vote that finds no place in time is not counted; a release waits for up to TTL.
 const maxCalls = 64
 
 // node is one of the servers. Safe for concurrent use.
@@ -47,10 +47,16 @@ func (n *node) ask(ctx context.Context, op string, budget time.Duration, call fu
 	begun := l.work.Run(func() {
 		defer cancel()
 		defer close(v.answered)
+		patient := limited
+		if op == "unlock" { // though nobody waits: what is not released bars others until it expires
+			var leave context.CancelFunc
+			patient, leave = context.WithTimeout(context.WithoutCancel(ctx), l.opts.TTL)
+			defer leave()
+		}
 		select {
 		case n.calls <- struct{}{}:
-		case <-limited.Done():
-			v.err = context.Cause(limited)
+		case <-patient.Done():
+			v.err = context.Cause(patient)
 			return
 		}
 		defer func() { <-n.calls }()
@@ -83,13 +89,16 @@ func (n *node) take(ctx context.Context, k keys, token string, ttl time.Duration
 		if err != nil {
 			return false, explained(err)
 		}
-		n.clock.sample(sent, t.Time)
+		late := !time.Now().Before(notAfter)
+		if !late { // a slow reply says little about the server's clock
+			n.clock.sample(sent, t.Time)
+		}
 		switch {
 		case t.Status == script.Granted:
 			return true, nil
 		case t.Status == script.Busy:
 			return false, nil
-		case corrected || !time.Now().Before(notAfter):
+		case corrected || late:
 			return false, errTooLate
 		}
 		// The server's clock was unknown or wrong, and is right now.
@@ -111,19 +120,26 @@ func (n *node) renew(ctx context.Context, k keys, token string, ttl time.Duratio
 	return r.Status == script.Held, explained(err)
 }
 
-// unlock releases a lock. It tries again when no answer comes, also when nobody waits for the vote any more.
+// unlock releases a lock. It tries again when no answer comes, also when nobody waits for the vote any more: so each try
+// has a time of its own.
 func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
+	timeout := n.locker.opts.RedisTimeout
+	var unanswered error
 	for try := 1; ; try++ {
-		r, err := script.Unlock(ctx, n.rdb, k.lock, k.memory, token, n.locker.opts.Prefix+":unlock")
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		r, err := script.Unlock(limited, n.rdb, k.lock, k.memory, token, n.locker.opts.Prefix+":unlock")
+		cancel()
+		if err == nil && r.Status != script.Held && unanswered != nil {
+			// The server remembers the last releases of a name only: an earlier try may be the one that released it.
+			return false, unanswered
+		}
 		if err == nil || try == tries || isRefusal(err) {
 			return r.Status == script.Held, explained(err) // or the lock expires
 		}
+		unanswered = err
 		if try > 1 || !isBroken(err) {
-			time.Sleep(n.locker.opts.RedisTimeout / 2)
+			time.Sleep(timeout / 2)
 		}
-		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.locker.opts.RedisTimeout)
-		defer cancel()
-		ctx = again
 	}
 }
 
@@ -131,7 +147,7 @@ func (n *node) unlock(ctx context.Context, k keys, token string) (bool, error) {
 func (n *node) note(op string, err error) {
 	tell := n.locker.opts.Observer.Redis
 	switch {
-	case tell == nil || errors.Is(err, stockade.ErrClosed) || errors.Is(err, errTooLate):
+	case errors.Is(err, stockade.ErrClosed) || errors.Is(err, errTooLate):
 	case err == nil:
 		if n.failing.Swap(false) {
 			tell(stockade.RedisEvent{Op: op, Node: n.addr})
@@ -156,7 +172,8 @@ func explained(err error) error {
 }
 
 // clock reads a server's clock from the time that its last reply carried and the monotonic time since, never from this
-// machine's wall clock. The reading may be ahead by as long as a request takes. Safe for concurrent use.
+// machine's wall clock. The reading may be ahead by as long as a request takes that
+// came back in time. Safe for concurrent use.
 type clock struct {
 	start  time.Time    // when local time is zero; set at creation
 	offset atomic.Int64 // of the server's clock to local time, µs; zero while unknown

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -175,5 +177,62 @@ func TestRefusals(t *testing.T) {
 	}
 	if len(ev.redis) != 2 {
 		t.Errorf("events %+v, want one misconfiguration of each server", ev.redis)
+	}
+}
+
+// TestManyNames: callers of Lock wait until they can be asked for, and do not overrun RedisTimeout together.
+func TestManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakes(t, 3)
+		proxies := proxied(t, f)
+		ev := &events{}
+		l := newLocker(t, clients(t, proxies), redlock.Options{Observer: ev.observer()})
+		var callers sync.WaitGroup
+		for _, delay := range []time.Duration{time.Millisecond, 100 * time.Millisecond} { // first to connect
+			for _, p := range proxies {
+				p.Delay(delay)
+			}
+			for i := range 200 {
+				callers.Go(func() {
+					if _, err := l.Lock(t.Context(), fmt.Sprint(i, delay)); err != nil {
+						t.Errorf("Lock: %v", err)
+					}
+				})
+			}
+			callers.Wait()
+		}
+		if failed := ev.failed(); len(failed) != 0 {
+			t.Errorf("calls to servers that work failed: %v", failed)
+		}
+		for _, p := range proxies {
+			p.Delay(0)
+		}
+	})
+}
+
+// TestPassingRefusals: what a server refuses for a while is waited for, and told as an outage.
+func TestPassingRefusals(t *testing.T) {
+	for _, answer := range []string{
+		"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.", "MISCONF Redis is configured to save RDB snapshots",
+	} {
+		bubble(t, func(t *testing.T, f fleet) {
+			ev := &events{}
+			l := newLocker(t, clients(t, f), redlock.Options{Observer: ev.observer()})
+			for i := range 3 {
+				f.fake(i).Mini.SetError(answer)
+				time.AfterFunc(3*time.Second, func() { f.fake(i).Mini.SetError("") })
+			}
+			k, err := l.Lock(t.Context(), "name")
+			if err != nil {
+				t.Fatalf("Lock while three servers say %q: %v", answer, err)
+			}
+			unlock(t, k)
+			synctest.Wait()
+			ev.mu.Lock()
+			defer ev.mu.Unlock()
+			if len(ev.redis) == 0 || ev.redis[0].Misconfigured {
+				t.Errorf("%q is told as %+v", answer, ev.redis)
+			}
+		})
 	}
 }

@@ -49,7 +49,7 @@ type Options struct {
 	// RedisTimeout is how long one server may take to answer, whatever its client's own options are: past it its vote
 	// is not counted. At least 1 ms and at most a quarter of TTL; zero means 250 ms, or a quarter of a TTL below 1 s.
 	RedisTimeout time.Duration
-	// Observer is told of locks, waits and servers that fail. A LockEvent has no fence: it is 0.
+	// Observer is told of locks, waits, their spans, and servers that fail. A LockEvent has no fence: it is 0.
 	Observer stockade.Observer
 }
 
@@ -67,7 +67,8 @@ func New(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	l := &Locker{opts: opts, work: tasks.Group{Closed: stockade.ErrClosed}, held: map[*Lock]struct{}{}}
+	opts.Observer = opts.Observer.And(silent)
+	l := &Locker{opts: opts, work: tasks.Group{Closed: stockade.ErrClosed}, held: map[*Lock]struct{}{}, attempts: make(chan struct{}, maxCalls)}
 	for i, rdb := range clients {
 		l.nodes = append(l.nodes, newNode(l, i, rdb))
 	}

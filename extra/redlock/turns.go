@@ -17,9 +17,9 @@ type turn struct {
 	users int           // guarded by turns.mu
 }
 
-// enter returns when it is the caller's turn, which it must end with leave, or when ctx ends. It reports whether the
-// caller had to wait.
-func (ts *turns) enter(ctx context.Context, name string) (waited bool, err error) {
+// enter returns when it is the caller's turn, which it must end with leave, or when ctx ends. It calls waits first when
+// the caller has to wait.
+func (ts *turns) enter(ctx context.Context, name string, waits func()) error {
 	ts.mu.Lock()
 	if ts.names == nil {
 		ts.names = map[string]*turn{}
@@ -34,15 +34,16 @@ func (ts *turns) enter(ctx context.Context, name string) (waited bool, err error
 
 	select {
 	case t.taken <- struct{}{}:
-		return false, nil
+		return nil
 	default:
 	}
+	waits()
 	select {
 	case t.taken <- struct{}{}:
-		return true, nil
+		return nil
 	case <-ctx.Done():
 		ts.forget(name)
-		return true, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 

@@ -66,6 +66,7 @@ func Run(t *testing.T, start func(t *testing.T, test func(*testing.T, Servers)))
 		{"do", testDo},
 		{"do releases on panic and exit", testDoPanic},
 		{"do tells of a loss", testDoLoss},
+		{"do holds the lock until fn returns", testDoAfterItsContext},
 		{"close", testClose},
 		{"contenders take turns", testContenders},
 	} {
@@ -390,6 +391,26 @@ func testDoLoss(t *testing.T, s Servers) {
 	err = s.New(t).Do(t.Context(), "name", func(context.Context) error { s.Lose(t); return nil })
 	if !errors.Is(err, stockade.ErrLockLost) {
 		t.Errorf("Do that noticed the loss at the end: %v, want ErrLockLost", err)
+	}
+}
+
+// testDoAfterItsContext: work that was cancelled cleans up under the lock, however long that takes.
+func testDoAfterItsContext(t *testing.T, s Servers) {
+	a, b := s.New(t), s.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := a.Do(ctx, "name", func(context.Context) error {
+		cancel()
+		for range 6 {
+			time.Sleep(s.TTL / 4)
+			if _, err := b.TryLock(t.Context(), "name"); !errors.Is(err, stockade.ErrLocked) {
+				t.Errorf("TryLock while fn runs: %v, want ErrLocked", err)
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("Do: %v", err)
 	}
 }
 
