@@ -101,6 +101,7 @@ func (b *batch) ask(bids []*bid) (busy []*bid) {
 		a := bid.acquired
 		switch {
 		case bid.err != nil:
+			bid.wait.err = bid.unreached(bid.err)
 			if o := bid.unloaded(bid.err); o != nil {
 				bid.decide(o)
 				continue
@@ -274,6 +275,7 @@ func (a batchAnswer) of(key string, err error, took time.Duration) loaded {
 	r := loaded{took: took}
 	if r.ruledOut = a.ruledOut[key]; !r.ruledOut {
 		r.entry.Value, r.err = pick(a.values, err, key)
+		r.err = sound(r.err) // one of a KeysError has not been asked
 	}
 	return r
 }

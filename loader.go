@@ -167,8 +167,8 @@ func (f *flight) fill() *outcome {
 			if o := f.peek(wait.waited); o != nil {
 				return o
 			}
-			if err := f.enter(&queued); err != nil {
-				return f.failed(err)
+			if wait.err = f.enter(&queued); wait.err != nil {
+				return f.failed(wait.err)
 			}
 		}
 		sent := f.seq.Add(1)
@@ -182,6 +182,7 @@ func (f *flight) fill() *outcome {
 			sent, saw, err = f.lookAgain()
 		}
 		if err != nil {
+			wait.err = f.unreached(err)
 			wait.tell() // a load is no part of it
 			return f.loadUnleased(token, err)
 		}
@@ -197,7 +198,8 @@ func (f *flight) fill() *outcome {
 			}
 			// Something that cannot be served, and that was not there when the caller looked.
 			if unusable++; unusable > maxUnusable {
-				return f.failed(errUnusable)
+				wait.err = errUnusable
+				return f.failed(wait.err)
 			}
 			f.saw = saw
 		case script.Failed:

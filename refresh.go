@@ -3,7 +3,6 @@ package stockade
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -102,7 +101,7 @@ func (f *flight) met(a script.Acquired, asked uint64) {
 
 // refreshed is what a refresh says of its load, and how long the next must wait.
 func (o *outcome) refreshed(backoff time.Duration) (pause time.Duration, err error) {
-	if !errors.Is(o.err, ErrNotFound) {
+	if !isAbsent(o.err) {
 		err = o.err
 	}
 	if o.private || o.entry.NoStore {
