@@ -150,7 +150,7 @@ func (f *flight) renew(l lease) script.Status {
 
 // begin asks the Guard and runs the loader, with the values of a context.
 func (f *flight) begin(values context.Context) (context.Context, <-chan landing[answer]) {
-	old := f.saw.old()
+	old, from := f.saw.old(), f.load // before shed
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	return launch(f.core, values, mark, f.leave, func(ctx context.Context) (a answer, err error) {
 		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
@@ -163,7 +163,7 @@ func (f *flight) begin(values context.Context) (context.Context, <-chan landing[
 		if old != nil {
 			*old = f.share(*old) // the value may be stored again, and the local tier may have it
 		}
-		a.entry, err = f.format.of.load(ctx, f.load, f.key, old)
+		a.entry, err = f.format.of.load(ctx, from, f.key, old)
 		return a, err
 	})
 }

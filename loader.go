@@ -13,7 +13,8 @@ import (
 	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
-// flight is the one load, or wait, of a key in this process. Its fields do not change once it has begun, but for saw.
+// flight is the one load, or wait, of a key in this process. Its fields do not change once it has begun, but for saw, and
+// for those of a refresh that has ended.
 type flight struct {
 	*core
 	key    string

@@ -93,7 +93,9 @@ func TestHowAWaitEnds(t *testing.T) {
 	load := func(context.Context) (string, error) { return "v", nil }
 	slow := func(context.Context) (string, error) { time.Sleep(20 * time.Second); return "v", nil } // keeps its place
 	down := func(s *redistest.FakeServer, _ *Cache[string]) { s.Mini.SetError("LOADING down") }
-	full := func(_ *redistest.FakeServer, c *Cache[string]) { go func() { _, _ = c.Get(context.Background(), "full", slow) }() }
+	full := func(_ *redistest.FakeServer, c *Cache[string]) {
+		go func() { _, _ = c.Get(context.Background(), "full", slow) }()
+	}
 	for _, test := range []struct {
 		name  string
 		batch bool
@@ -130,4 +132,29 @@ func TestHowAWaitEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A refresh of which nothing came keeps the next from beginning for FailureBackoff, and not its caller's context.
+func TestARefreshLetsGoOfItsCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+		var r tracer
+		c := open[string](t, s.Client(t), r.traced, func(o *Options) { o.TTL, o.StaleFor, o.FailureBackoff = time.Second, time.Hour, time.Minute })
+		for _, key := range []string{"one", "many"} {
+			want(t, "error", c.Set(t.Context(), key, "old"), nil)
+		}
+		time.Sleep(2 * time.Second)
+		_, _ = c.Get(t.Context(), "one", func(context.Context) (string, error) { return "", context.Canceled })
+		_, _ = c.GetMany(t.Context(), []string{"many"}, func(context.Context, []string) (map[string]string, error) { return nil, context.Canceled })
+		synctest.Wait()
+		r.wantEnded(t)
+		for _, key := range []string{"one", "many"} {
+			f := c.view.refreshing.get(key)
+			if f == nil {
+				t.Fatalf("the refresh of %s does not pause", key)
+			}
+			if f.caller != nil || f.load.loader != nil || f.saw.there {
+				t.Errorf("the refresh of %s still has its caller's context, loader or value", key)
+			}
+		}
+	})
 }
