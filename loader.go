@@ -240,13 +240,14 @@ func (f *flight) found(saw sight, waited bool, validAt uint64) *outcome {
 
 // acquire asks for the lease. A server that found the request too late has told its time, and is asked once more.
 func (f *flight) acquire(token, waited string) (a script.Acquired, err error) {
+	seen := f.saw.seen() // a call that was given up goes on, maybe after shed
 	for range 2 {
 		var n *node
 		if n, err = f.nodes.of(f.ctx, f.names.Lease); err != nil {
 			return a, err
 		}
 		a, err = step(f.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (script.Acquired, error) {
-			a, err := script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.seen(), waited)
+			a, err := script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), seen, waited)
 			if err == nil && a.Status == script.Granted && ctx.Err() != nil {
 				// Too late: nobody waits for the answer any more.
 				_, _ = script.Do(context.WithoutCancel(ctx), r, script.Release(f.names, token, f.channel))

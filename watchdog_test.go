@@ -19,6 +19,7 @@ func TestContextLooksAtTheTime(t *testing.T) {
 	}
 	defer l.Close()
 	k := l.newLock(t.Context(), "name")
+	k.ctx = lockContext{k.ctx, k} // as hold does
 	child, cancel := context.WithCancel(k.Context())
 	defer cancel()
 	if !k.granted(time.Now(), 1) || k.Context().Err() != nil || context.Cause(k.Context()) != nil {
