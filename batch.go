@@ -21,7 +21,7 @@ func pick(values map[string]any, err error, key string) (ptr any, _ error) {
 	var panicked *PanicError
 	switch {
 	case err == nil || err == error((*KeysError)(nil)):
-	case errors.As(err, &panicked) || !errors.As(err, &some):
+	case errors.As(err, &panicked) || !errors.As(err, &some) || some == nil:
 		return nil, err
 	case some.Errs[key] != nil:
 		return nil, some.Errs[key]

@@ -101,6 +101,7 @@ func (b *batch) ask(bids []*bid) (busy []*bid) {
 		a := bid.acquired
 		switch {
 		case bid.err != nil:
+			bid.wait.err = bid.unreached(bid.err)
 			if o := bid.unloaded(bid.err); o != nil {
 				bid.decide(o)
 				continue
@@ -274,6 +275,7 @@ func (a batchAnswer) of(key string, err error, took time.Duration) loaded {
 	r := loaded{took: took}
 	if r.ruledOut = a.ruledOut[key]; !r.ruledOut {
 		r.entry.Value, r.err = pick(a.values, err, key)
+		r.err = sound(r.err) // one of a KeysError has not been asked
 	}
 	return r
 }
@@ -286,7 +288,7 @@ func (b *batch) begin(values context.Context, bids []*bid, leave func()) (contex
 		asked[bid.key] = true
 		keys = append(keys, bid.key)
 	}
-	guard := bids[0].guard
+	guard, from := bids[0].guard, b.load // before shed
 	mark := &loading{core: b.core, keys: asked, outer: loadingIn(b.caller)}
 	return launch(b.core, values, mark, leave, func(ctx context.Context) (a batchAnswer, err error) {
 		if guard {
@@ -297,7 +299,7 @@ func (b *batch) begin(values context.Context, bids []*bid, leave func()) (contex
 			return a, err
 		}
 		b.stats.loads.Add(1)
-		a.values, err = b.format.of.loadMany(ctx, b.load, keys)
+		a.values, err = b.format.of.loadMany(ctx, from, keys)
 		if b.opts.Observer.Load != nil {
 			for key := range a.values {
 				if !asked[key] || a.ruledOut[key] {

@@ -59,7 +59,8 @@ func asLoadError(err error) *LoadError {
 	return failed
 }
 
-// PanicError is the Err of a [LoadError] whose loader panicked, or called [runtime.Goexit] (then Value is "runtime.Goexit").
+// PanicError is the Err of a [LoadError] whose loader panicked, or called [runtime.Goexit] (then Value is "runtime.Goexit"), or
+// returned an error whose methods panic, a nil *T in an error above all.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -79,6 +80,9 @@ type KeysError struct {
 }
 
 func (e *KeysError) Error() string {
+	if e == nil {
+		e = &KeysError{}
+	}
 	keys := make([]string, 0, len(e.Errs))
 	for k := range e.Errs {
 		keys = append(keys, k)
@@ -98,6 +102,9 @@ func (e *KeysError) Error() string {
 }
 
 func (e *KeysError) Unwrap() []error {
+	if e == nil {
+		return nil
+	}
 	errs := make([]error, 0, len(e.Errs))
 	for _, err := range e.Errs {
 		errs = append(errs, err)

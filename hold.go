@@ -2,6 +2,8 @@ package stockade
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -47,6 +49,7 @@ func launch[R any](c *core, values context.Context, mark *loading, leave func(),
 					l.err = &PanicError{Value: "runtime.Goexit", Stack: debug.Stack()}
 				}
 			}
+			l.err = sound(l.err)
 			end(l)
 		}()
 		l.result, l.err = load(ctx)
@@ -57,6 +60,27 @@ func launch[R any](c *core, values context.Context, mark *loading, leave func(),
 	}
 	return ctx, landed
 }
+
+// sound returns an error that may be asked what it is. That of a loader need not bear it, a nil *T in an error above all, and
+// would end the process on the goroutine of a flight.
+func sound(err error) (checked error) {
+	defer func() {
+		if v := recover(); v != nil {
+			checked = &PanicError{Value: fmt.Sprintf("%T cannot say what it is: %v", err, v), Stack: debug.Stack()}
+		}
+	}()
+	if err != nil {
+		_ = err.Error()
+		_ = errors.Is(err, errNever) // calls what the error and all that it wraps have to answer with
+		_ = errors.As(err, new(*neverError))
+	}
+	return err
+}
+
+// neverError is what no error is.
+type neverError struct{ error }
+
+var errNever = &neverError{}
 
 // waitFor waits for a load, or the end of its context: then it takes the load's own result, if that came at that moment.
 func waitFor[R any](ctx context.Context, landed <-chan landing[R]) landing[R] {

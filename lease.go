@@ -67,13 +67,18 @@ func (f *flight) loadUnleased(token string, cause error) *outcome {
 	return o
 }
 
+// unreached is the error of a flight for which Redis failed, or which Close has ended.
+func (f *flight) unreached(cause error) error {
+	if f.ctx.Err() != nil {
+		return context.Cause(f.ctx)
+	}
+	return redisError(cause)
+}
+
 // unloaded is the outcome of a flight that loads nothing though Redis failed; nil when it has to.
 func (f *flight) unloaded(cause error) *outcome {
-	if f.ctx.Err() != nil {
-		return f.failed(context.Cause(f.ctx))
-	}
-	if f.opts.WhenRedisFails == ReturnError {
-		return f.failed(redisError(cause))
+	if f.ctx.Err() != nil || f.opts.WhenRedisFails == ReturnError {
+		return f.failed(f.unreached(cause))
 	}
 	if e, err, ok := f.recall(f.key); ok {
 		return &outcome{entry: e, err: err, validAt: always}
@@ -91,7 +96,7 @@ func (f *flight) keep(o *outcome, r loaded, down bool, epoch uint64, cause error
 		if !o.entry.NoStore {
 			lasts = min(f.lifetimes(o.entry).fresh, memoryTTL)
 		}
-	case errors.Is(o.err, ErrNotFound):
+	case isAbsent(o.err):
 		lasts = min(f.policy.AbsentTTL, memoryTTL)
 	default:
 		lasts = min(f.opts.FailureBackoff, memoryTTL)
@@ -117,7 +122,7 @@ func (f *flight) isDown() bool {
 
 func (f *flight) tellLoad(e LoadEvent, o *outcome) {
 	e.Err = o.err
-	if o.err != nil && !errors.Is(o.err, ErrNotFound) {
+	if o.err != nil && !isAbsent(o.err) {
 		f.stats.loadErrors.Add(1)
 	}
 	if e.Outcome == Rejected {
@@ -145,7 +150,7 @@ func (f *flight) renew(l lease) script.Status {
 
 // begin asks the Guard and runs the loader, with the values of a context.
 func (f *flight) begin(values context.Context) (context.Context, <-chan landing[answer]) {
-	old := f.saw.old()
+	old, from := f.saw.old(), f.load // before shed
 	mark := &loading{core: f.core, key: f.key, outer: loadingIn(f.caller)}
 	return launch(f.core, values, mark, f.leave, func(ctx context.Context) (a answer, err error) {
 		if f.guard && f.rulesOut(ctx, []string{f.key})[f.key] {
@@ -158,7 +163,7 @@ func (f *flight) begin(values context.Context) (context.Context, <-chan landing[
 		if old != nil {
 			*old = f.share(*old) // the value may be stored again, and the local tier may have it
 		}
-		a.entry, err = f.format.of.load(ctx, f.load, f.key, old)
+		a.entry, err = f.format.of.load(ctx, from, f.key, old)
 		return a, err
 	})
 }
@@ -230,7 +235,7 @@ func (f *flight) end(l lease, r loaded, start uint64, touch bool) *ending {
 		if mayStore && !entry.NoStore {
 			f.endStored(e, l, r, touch && errors.Is(r.err, ErrNotModified))
 		}
-	case errors.Is(err, ErrNotFound):
+	case isAbsent(err):
 		e.err = err
 		if mayStore {
 			f.endAbsent(e, l, r)

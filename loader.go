@@ -13,7 +13,8 @@ import (
 	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
-// flight is the one load, or wait, of a key in this process. Its fields do not change once it has begun, but for saw.
+// flight is the one load, or wait, of a key in this process. Its fields do not change once it has begun, but for saw, and
+// for those of a refresh that has ended.
 type flight struct {
 	*core
 	key    string
@@ -167,8 +168,8 @@ func (f *flight) fill() *outcome {
 			if o := f.peek(wait.waited); o != nil {
 				return o
 			}
-			if err := f.enter(&queued); err != nil {
-				return f.failed(err)
+			if wait.err = f.enter(&queued); wait.err != nil {
+				return f.failed(wait.err)
 			}
 		}
 		sent := f.seq.Add(1)
@@ -182,6 +183,7 @@ func (f *flight) fill() *outcome {
 			sent, saw, err = f.lookAgain()
 		}
 		if err != nil {
+			wait.err = f.unreached(err)
 			wait.tell() // a load is no part of it
 			return f.loadUnleased(token, err)
 		}
@@ -197,7 +199,8 @@ func (f *flight) fill() *outcome {
 			}
 			// Something that cannot be served, and that was not there when the caller looked.
 			if unusable++; unusable > maxUnusable {
-				return f.failed(errUnusable)
+				wait.err = errUnusable
+				return f.failed(wait.err)
 			}
 			f.saw = saw
 		case script.Failed:
@@ -237,13 +240,14 @@ func (f *flight) found(saw sight, waited bool, validAt uint64) *outcome {
 
 // acquire asks for the lease. A server that found the request too late has told its time, and is asked once more.
 func (f *flight) acquire(token, waited string) (a script.Acquired, err error) {
+	seen := f.saw.seen() // a call that was given up goes on, maybe after shed
 	for range 2 {
 		var n *node
 		if n, err = f.nodes.of(f.ctx, f.names.Lease); err != nil {
 			return a, err
 		}
 		a, err = step(f.ctx, n, "acquire", func(ctx context.Context, r script.Runner) (script.Acquired, error) {
-			a, err := script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), f.saw.seen(), waited)
+			a, err := script.Acquire(ctx, r, f.names, token, f.opts.LeaseTTL, n.clock.after(f.opts.RedisTimeout), seen, waited)
 			if err == nil && a.Status == script.Granted && ctx.Err() != nil {
 				// Too late: nobody waits for the answer any more.
 				_, _ = script.Do(context.WithoutCancel(ctx), r, script.Release(f.names, token, f.channel))

@@ -3,7 +3,6 @@ package stockade
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -75,6 +74,7 @@ func (f *flight) refresh(event RefreshEvent) {
 	f.background.Release(1)
 	span.end(SpanEnd{Err: event.Err, Skipped: event.Skipped})
 	f.tellRefresh(event)
+	f.shed()
 	// While another process holds the lease, or a failure of the last load stands, hits must not keep asking.
 	if pause > 0 {
 		timer := time.NewTimer(pause)
@@ -85,6 +85,9 @@ func (f *flight) refresh(event RefreshEvent) {
 		}
 	}
 }
+
+// shed lets go of what a refresh that has ended does not need: the pause may be long, and a caller's context has its request.
+func (f *flight) shed() { f.caller, f.load, f.saw = nil, source{}, sight{} }
 
 // met takes up what another process has stored meanwhile: the local tier must not ask for its refresh again.
 func (f *flight) met(a script.Acquired, asked uint64) {
@@ -102,7 +105,7 @@ func (f *flight) met(a script.Acquired, asked uint64) {
 
 // refreshed is what a refresh says of its load, and how long the next must wait.
 func (o *outcome) refreshed(backoff time.Duration) (pause time.Duration, err error) {
-	if !errors.Is(o.err, ErrNotFound) {
+	if !isAbsent(o.err) {
 		err = o.err
 	}
 	if o.private || o.entry.NoStore {
@@ -186,6 +189,10 @@ func (b *batch) refresh(events []RefreshEvent) {
 	span.end(refreshEndOf(events))
 	for _, e := range events {
 		b.tellRefresh(e)
+	}
+	b.caller, b.load = nil, source{}
+	for _, f := range b.flights {
+		f.shed()
 	}
 	// While another process holds a lease, or a failure of the last load stands, hits must not keep asking.
 	order := make([]int, len(pauses))

@@ -56,7 +56,7 @@ func (f *flight) absent(err error) error {
 // that context. Such an error is nobody else's.
 func (f *flight) isPrivate(err error) bool {
 	switch {
-	case err == nil || errors.Is(err, ErrLoadTimeout) || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound):
+	case err == nil || errors.Is(err, ErrLoadTimeout) || errors.Is(err, ErrClosed) || isAbsent(err):
 		return false
 	case errors.Is(err, context.Canceled):
 		return true // of whatever context: it says that somebody left, nothing about the key

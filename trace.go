@@ -78,4 +78,30 @@ type valued struct {
 	values context.Context
 }
 
-func (c valued) Value(key any) any { return c.values.Value(key) }
+// Value leaves what package context and this one keep in a context as it was: the tracer's may be no descendant of it.
+func (c valued) Value(key any) any {
+	if key == endKey || key == (loadingKey{}) {
+		return c.Context.Value(key)
+	}
+	return c.values.Value(key)
+}
+
+// endKey is the key under which package context finds out whose end a context shares, and its cause.
+var endKey = func() any {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	asked := &keyed{Context: ended}
+	_ = context.Cause(asked)
+	return asked.key
+}()
+
+// keyed keeps the key of the value that it was asked for.
+type keyed struct {
+	context.Context
+	key any
+}
+
+func (c *keyed) Value(key any) any {
+	c.key = key
+	return nil
+}

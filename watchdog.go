@@ -55,7 +55,7 @@ func (l *Locker) newLock(parent context.Context, name string) *Lock {
 		watched: make(chan struct{}), freed: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	k.ctx, k.cancel = lockContext{ctx, k}, cancel
+	k.ctx, k.cancel = ctx, cancel // until hold
 	return k
 }
 
@@ -107,12 +107,12 @@ func (k *Lock) disown() {
 func (k *Lock) hold() {
 	l := k.locker
 	k.span = l.opts.Observer.begin(k.ctx, SpanBegin{Span: SpanLockHold, Keys: []string{k.name}})
-	k.ctx = k.span.ctx
+	k.ctx = lockContext{k.span.ctx, k} // asks for the lock from here on: nobody hears that it was lost before it was taken
+	k.tell(LockTaken, nil)
 	l.mu.Lock()
 	l.held[k] = struct{}{}
 	l.mu.Unlock()
 	l.work.Run(k.watch)
-	k.tell(LockTaken, nil)
 }
 
 // Context returns the context of the work that the lock protects. It has the values of the context that was given to

@@ -19,6 +19,7 @@ func unwatched(t *testing.T) *Lock {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	k := l.newLock(t.Context(), "name")
+	k.ctx = lockContext{k.ctx, k} // as hold does
 	close(k.watched)
 	return k
 }

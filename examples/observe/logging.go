@@ -10,7 +10,12 @@ import (
 // logging is an Observer that logs: keys belong into a log, where a label of a metric must not have them.
 func logging(log *slog.Logger) (o stockade.Observer) {
 	o.Load = func(e stockade.LoadEvent) {
-		if e.Err != nil && !errors.Is(e.Err, stockade.ErrNotFound) {
+		switch {
+		case e.Err == nil, errors.Is(e.Err, stockade.ErrNotFound):
+		case errors.Is(e.Err, stockade.ErrClosed): // the service ends
+			log.Info("load cancelled", "key", e.Key, "took", e.Took)
+			return
+		default:
 			log.Error("load", "key", e.Key, "took", e.Took, "err", e.Err)
 			return
 		}

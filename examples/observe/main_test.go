@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stockade-cache/stockade"
 )
 
 // What is scraped is what happened: every query of the database, every line of the log, every read.
@@ -113,6 +116,19 @@ func TestRun(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A load that Close has ended is no failure of the database.
+func TestLogOfLoads(t *testing.T) {
+	for err, level := range map[error]string{
+		nil: "INFO", stockade.ErrNotFound: "INFO", stockade.ErrClosed: "INFO", &stockade.LoadError{Err: errors.New("no such table")}: "ERROR",
+	} {
+		var lines bytes.Buffer
+		logging(slog.New(slog.NewTextHandler(&lines, nil))).Load(stockade.LoadEvent{Key: "1", Err: err})
+		if !strings.Contains(lines.String(), "level="+level) {
+			t.Errorf("%v is logged as %s", err, lines.String())
+		}
 	}
 }
 

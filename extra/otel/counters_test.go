@@ -142,8 +142,10 @@ func TestWatchAndClose(t *testing.T) {
 	if err := a.Watch(&fixed{}); err == nil {
 		t.Error("a closed Telemetry watches")
 	}
-	if err := b.Watch(nil); err == nil {
-		t.Error("watches nothing")
+	for _, none := range []Source{nil, (*fixed)(nil)} {
+		if err := with("c").Watch(none); err == nil {
+			t.Errorf("watches a %T that is nil", none)
+		}
 	}
 }
 

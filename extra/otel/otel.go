@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -111,7 +112,7 @@ type Source interface{ Stats() stockade.Stats }
 
 // Watch makes metrics of the counters of a cache, until Close. A Telemetry watches one: two would add up under one name.
 func (t *Telemetry) Watch(s Source) error {
-	if s == nil {
+	if v := reflect.ValueOf(s); s == nil || v.Kind() == reflect.Pointer && v.IsNil() { // which would panic at each collection
 		return errors.New("otel: the Source is nil")
 	}
 	t.mu.Lock()

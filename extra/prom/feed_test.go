@@ -52,7 +52,8 @@ var (
 	errOther = errors.New("other")
 	failures = []error{
 		fmt.Errorf("x: %w", stockade.ErrNotFound), &stockade.LoadError{Err: errOther}, &stockade.LoadError{Err: stockade.ErrLoadTimeout},
-		stockade.ErrClosed, &stockade.LoadError{Err: context.Canceled},
+		stockade.ErrClosed, &stockade.LoadError{Err: context.Canceled}, // and a panic is a failure, whatever it panicked with:
+		&stockade.LoadError{Err: &stockade.PanicError{Value: stockade.ErrNotFound}}, &stockade.LoadError{Err: &stockade.PanicError{Value: context.Canceled}},
 	}
 )
 

@@ -14,9 +14,11 @@ const (
 	failed    = "failed"
 )
 
-// failure says how something ended that has an error.
+// failure says how something ended that has an error. Whatever a loader panicked with, it failed.
 func failure(err error) string {
 	switch {
+	case isPanic(err):
+		return failed
 	case errors.Is(err, stockade.ErrLoadTimeout):
 		return timeout
 	case errors.Is(err, stockade.ErrClosed), errors.Is(err, context.Canceled):
@@ -25,10 +27,12 @@ func failure(err error) string {
 	return failed
 }
 
+func isPanic(err error) bool { return errors.As(err, new(*stockade.PanicError)) }
+
 // loadOutcome says what the loader found, and where that is a value what became of it.
 func loadOutcome(e stockade.LoadEvent) string {
 	switch {
-	case errors.Is(e.Err, stockade.ErrNotFound):
+	case errors.Is(e.Err, stockade.ErrNotFound) && !isPanic(e.Err):
 		return "absent"
 	case e.Err != nil:
 		return failure(e.Err)

@@ -59,14 +59,14 @@ func TestEvents(t *testing.T) {
 	want := map[string]float64{
 		"stockade_loads_ended_total{outcome=stored}": 1, "stockade_loads_ended_total{outcome=not_stored}": 1, "stockade_loads_ended_total{outcome=rejected}": 1,
 		"stockade_loads_ended_total{outcome=unknown}": 1, "stockade_ignored_keys_total": 1, "stockade_loads_ended_total{outcome=absent}": 1,
-		"stockade_loads_ended_total{outcome=failed}": 1, "stockade_loads_ended_total{outcome=timeout}": 1, "stockade_loads_ended_total{outcome=cancelled}": 2,
+		"stockade_loads_ended_total{outcome=failed}": 3, "stockade_loads_ended_total{outcome=timeout}": 1, "stockade_loads_ended_total{outcome=cancelled}": 2,
 		"stockade_waits_ended_total{outcome=served}": 1, "stockade_waits_ended_total{outcome=failed}": 1, "stockade_waits_ended_total{outcome=timeout}": 1,
 		"stockade_waits_ended_total{outcome=cancelled}":           1,
 		"stockade_refreshes_ended_total{outcome=done,when=stale}": 1, "stockade_refreshes_ended_total{outcome=failed,when=stale}": 1,
 		"stockade_refreshes_ended_total{outcome=skipped,when=stale}": 1, "stockade_refreshes_ended_total{outcome=done,when=early}": 1,
 		"stockade_refreshes_ended_total{outcome=failed,when=early}": 1, "stockade_refreshes_ended_total{outcome=skipped,when=early}": 1,
 		"stockade_redis_step_errors_total{op=read}": 1, "stockade_redis_step_errors_total{op=commit}": 1,
-		"stockade_misconfigurations_total": 1, "stockade_redis_recoveries_total": 1, "stockade_load_seconds": 9, "stockade_wait_seconds": 4,
+		"stockade_misconfigurations_total": 1, "stockade_redis_recoveries_total": 1, "stockade_load_seconds": 11, "stockade_wait_seconds": 4,
 
 		"stockade_locks_taken_total": 4, "stockade_locks_held": 1, "stockade_locks_lost_total": 1, "stockade_lock_held_seconds": 3,
 		"stockade_lock_release_errors_total": 1, "stockade_lock_wakes_total": 2, "stockade_lock_polls_total": 3,
