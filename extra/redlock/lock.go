@@ -46,11 +46,11 @@ func (l *Locker) hold(parent context.Context, c *claim, until time.Time) *Lock {
 	ctx, cancel := context.WithCancelCause(parent)
 	ctx, k.span = l.opts.Observer.Trace(ctx, stockade.SpanBegin{Span: stockade.SpanLockHold, Keys: []string{c.name}})
 	k.ctx, k.cancel = lockContext{ctx, k}, cancel
+	k.tell(stockade.LockTaken, nil) // before anybody can find that it is lost
 	l.mu.Lock()
 	l.held[k] = struct{}{}
 	l.mu.Unlock()
 	l.work.Run(k.watch)
-	k.tell(stockade.LockTaken, nil)
 	return k
 }
 

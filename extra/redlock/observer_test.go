@@ -138,3 +138,35 @@ func TestTrace(t *testing.T) {
 		want("lock wait [name] in caller for 10s: <nil>", "lock hold [name] in caller for 0s: <nil>")
 	})
 }
+
+// TestALockThatIsLostAsItIsTaken: a lock that expires while the Observer is told of it is lost after it was taken.
+func TestALockThatIsLostAsItIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, f fleet) {
+		var mu sync.Mutex
+		var told []stockade.LockKind
+		l := newLocker(t, clients(t, f), redlock.Options{Observer: stockade.Observer{
+			Lock: func(e stockade.LockEvent) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, e.Kind)
+			},
+			Trace: func(ctx context.Context, b stockade.SpanBegin) (context.Context, func(stockade.SpanEnd)) {
+				time.Sleep(time.Minute)
+				return ctx, nil
+			},
+		}})
+		for range 50 {
+			k := tryLock(t, l)
+			<-k.Context().Done()
+			if err := k.Unlock(t.Context()); err != stockade.ErrLockLost {
+				t.Errorf("unlock: %v", err)
+			}
+			mu.Lock()
+			if len(told) != 2 || told[0] != stockade.LockTaken || told[1] != stockade.LockLost {
+				t.Fatalf("told %v, want taken, lost", told)
+			}
+			told = nil
+			mu.Unlock()
+		}
+	})
+}
