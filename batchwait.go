@@ -11,12 +11,11 @@ import (
 func (b *batch) wait(pending []*bid, woken <-chan struct{}) {
 	begun := time.Now()
 	b.bus.Start()
+	part := b.traceWait(pending)
 	for _, bid := range pending {
-		bid.wait.waited, bid.wait.begun = true, begun
+		bid.wait.waited, bid.wait.begun, bid.wait.span = true, begun, part
 		b.stats.waits.Add(1)
 	}
-	span, all := b.trace(SpanWait, pending), pending
-	defer func() { span.end(waitEndOf(all)) }()
 	polls, polled := 0, begun
 	for len(pending) > 0 {
 		budget := begun.Add(b.opts.LoadTimeout)

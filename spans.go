@@ -92,6 +92,19 @@ func commitEndOf(endings []*ending) (end SpanEnd) {
 	return end
 }
 
+// traceWait is each key's part in a span. The span ends with the last of them, before that key's callers have an answer.
+func (b *batch) traceWait(bids []*bid) (part traced) {
+	span, left := b.trace(SpanWait, bids), len(bids)
+	if span.done != nil {
+		part.done = func(SpanEnd) {
+			if left--; left == 0 {
+				span.end(waitEndOf(bids))
+			}
+		}
+	}
+	return part
+}
+
 func waitEndOf(bids []*bid) (end SpanEnd) {
 	for _, bid := range bids {
 		end.Stamps = append(end.Stamps, bid.wait.stamp)

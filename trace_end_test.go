@@ -144,6 +144,50 @@ func TestTraceIsEndedWhoeverLeaves(t *testing.T) {
 	})
 }
 
+// When a call returns, all that it has waited for has ended, however long the ends take to be told.
+func TestTraceEndsBeforeTheCall(t *testing.T) {
+	for name, end := range map[string]error{"value": nil, "failure": errSource} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
+				load := func(context.Context) (string, error) { time.Sleep(10 * time.Second); return "v", end }
+				loadMany := func(context.Context, []string) (map[string]string, error) {
+					time.Sleep(10 * time.Second)
+					return map[string]string{"c": "v"}, end
+				}
+				var calls sync.WaitGroup
+				for range 2 { // the first loads, the second waits for it
+					var r [2]tracer
+					call := func(r *tracer, read func(c *Cache[string]) error) {
+						c := open[string](t, s.Client(t), func(o *Options) {
+							o.Observer.Trace = func(ctx context.Context, b SpanBegin) (context.Context, func(SpanEnd)) {
+								ctx, done := r.trace(ctx, b)
+								return ctx, func(e SpanEnd) {
+									if b.Span != SpanMiss { // which is the call
+										time.Sleep(time.Second)
+									}
+									done(e)
+								}
+							}
+						})
+						calls.Go(func() {
+							want(t, "failed", read(c) != nil, end != nil)
+							r.wantEnded(t)
+							want(t, "spans", len(r.spans) > 1, true)
+						})
+					}
+					call(&r[0], func(c *Cache[string]) error { _, err := c.Get(t.Context(), "a", load); return err })
+					call(&r[1], func(c *Cache[string]) error {
+						_, err := c.GetMany(t.Context(), []string{"b", "c"}, loadMany)
+						return err
+					})
+					synctest.Wait()
+				}
+				calls.Wait()
+			})
+		})
+	}
+}
+
 // A load without a lease is a span without a stamp.
 func TestTraceWithoutRedis(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.FakeServer) {
