@@ -58,7 +58,11 @@ func fleetLoads(t *testing.T, s redistest.Server, key string, change func(*Optio
 			ends = append(ends, time.Now())
 			return "v", nil
 		}
-		c := open[string](t, rdb, func(o *Options) { o.TTL = ttl; change(o) })
+		c := open[string](t, rdb, func(o *Options) {
+			o.TTL = ttl
+			o.RedisTimeout, o.LeaseTTL = 10*time.Second, 40*time.Second // that the machine stalls for a while is no fault
+			change(o)
+		})
 		for range 10 {
 			wg.Go(func() {
 				for time.Now().Before(end) {
