@@ -9,8 +9,9 @@ import (
 )
 
 // Observer is told what happens besides the answers to calls. Its functions may be nil, are called on the
-// goroutine where it happens, concurrently, and must return quickly. When one panics, the work goes on,
-// and the first such panic of the process is logged by slog. [Observer.And] joins two.
+// goroutine where it happens, concurrently, and must return, quickly: after [runtime.Goexit], which a test's FailNow
+// calls, callers may wait until their contexts end. When one panics, the work goes on, and the first such panic of the
+// process is logged by slog. [Observer.And] joins two.
 type Observer struct {
 	Load    func(LoadEvent)    // a load of this process has ended
 	Wait    func(WaitEvent)    // a wait for another process's load, or for a lock, has ended
