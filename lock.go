@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade/internal/bus"
+	"github.com/stockade-cache/stockade/internal/held"
 	"github.com/stockade-cache/stockade/internal/script"
 	"github.com/stockade-cache/stockade/internal/tasks"
 )
@@ -70,15 +70,9 @@ type Locker struct {
 	channel string
 	nodes   *nodes
 	bus     *bus.Bus
-	queue   queue
+	turns   tasks.Turns // of the callers that wait for a name: an unlock wakes one of them
 	work    tasks.Group
-	ctx     context.Context // ends with Close
-	cancel  context.CancelCauseFunc
-
-	mu     sync.Mutex
-	closed bool               // guarded by mu
-	calls  sync.WaitGroup     // calls that may still take a lock; begun with mu, and not after closed
-	held   map[*Lock]struct{} // guarded by mu: neither lost nor released
+	locks   *held.Locks
 }
 
 // NewLocker returns a Locker without any I/O. It refuses a [redis.Ring], which moves keys between shards on its own:
@@ -93,10 +87,10 @@ func NewLocker(rdb redis.UniversalClient, opts LockOptions) (*Locker, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	l := &Locker{work: tasks.Group{Closed: ErrClosed}, rdb: rdb, opts: opts, channel: opts.Prefix + ":unlock", held: map[*Lock]struct{}{}}
+	l := &Locker{work: tasks.Group{Closed: ErrClosed}, rdb: rdb, opts: opts, channel: opts.Prefix + ":unlock"}
 	l.nodes = newNodes(rdb, opts.RedisTimeout, &l.work, l.tellRedis, func() {})
 	l.bus = bus.New(rdb, l.channel, bus.Events{})
-	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.locks = held.NewLocks(&l.work, opts.RedisTimeout, held.Errors{Lost: ErrLockLost, Unanswered: ErrRedis, Closed: ErrClosed})
 	return l, nil
 }
 
@@ -136,23 +130,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // Close ends all waiting calls, releases the locks that are held, and returns when every call to Redis has returned.
 // The contexts of the locks end, and their Unlock returns an error, that Is both [ErrLockLost] and [ErrClosed].
 func (l *Locker) Close() error {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.cancel(ErrClosed)
-	l.calls.Wait() // from here on no lock is added
-	l.mu.Lock()
-	held := make([]*Lock, 0, len(l.held))
-	for k := range l.held {
-		held = append(held, k)
-	}
-	l.mu.Unlock()
-	for _, k := range held {
-		k.release(context.Background(), errLockClosed)
-	}
-	for _, k := range held {
-		<-k.freed
-	}
+	l.locks.Close(errLockClosed)
 	l.bus.Close()
 	l.nodes.close()
 	l.work.Close()
@@ -164,19 +142,11 @@ var errLockClosed = fmt.Errorf("%w: %w", ErrLockLost, ErrClosed)
 
 // acquire takes a lock by way of try or wait. The lock's context descends from parent.
 func (l *Locker) acquire(ctx, parent context.Context, name string, how func(context.Context, *Lock) error) (*Lock, error) {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	ctx, end, ok := l.locks.Begin(ctx)
+	if !ok {
 		return nil, ErrClosed
 	}
-	l.calls.Add(1)
-	l.mu.Unlock()
-	defer l.calls.Done()
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
-
+	defer end()
 	k := l.newLock(parent, name)
 	if err := how(ctx, k); err != nil {
 		k.giveUp()
@@ -225,10 +195,10 @@ func (l *Locker) wait(ctx context.Context, k *Lock) (err error) {
 			tell(l.opts.Observer.Wait, event)
 		}
 	}()
-	if l.queue.enter(ctx, k.name, waits) != nil {
+	if l.turns.Enter(ctx, k.name, waits) != nil {
 		return lockedError(ctx, nil)
 	}
-	defer l.queue.leave(k.name)
+	defer l.turns.Leave(k.name)
 
 	var (
 		unlocked *bus.Waiter

@@ -81,7 +81,7 @@ func TestOverrun(t *testing.T) {
 // watchdogs counts those that run.
 func watchdogs() int {
 	buf := make([]byte, 4<<20)
-	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "/stockade.(*Lock).watch(")
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "/internal/held.(*Lock).watch(")
 }
 
 // TestEvictedLocks: a server that is full takes locks and fences like all else. The holder learns of it before its lock

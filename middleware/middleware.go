@@ -51,8 +51,8 @@ type shared struct {
 	cache      *stockade.Cache[*stored]
 	tags       *tags
 	redisFails atomic.Bool
-	turns      turns
-	renewing   sync.Map // keys whose pages are being renewed in the background
+	turns      tasks.Turns // of the requests that have waited for too long, by URL
+	renewing   sync.Map    // keys whose pages are being renewed in the background
 	runs       *tasks.Group
 	closed     chan struct{}
 	closing    sync.Once

@@ -131,8 +131,7 @@ func (c *claim) giveUp(ctx context.Context) {
 // ErrLockLost when no majority can have it any more.
 func (c *claim) renew(ctx context.Context, ttl time.Duration) (until time.Time, err error) {
 	sent := time.Now()
-	budget := min(c.locker.opts.RedisTimeout, ttl/4)
-	vs := c.ask(ctx, "renew", budget, func(ctx context.Context, n *node) (bool, error) {
+	vs := c.ask(ctx, "renew", c.locker.locks.Budget(ttl), func(ctx context.Context, n *node) (bool, error) {
 		return n.renew(ctx, c.keys, c.tokenOf(n), ttl)
 	})
 	held, _ := vs.counted(c.keys.lock, c.token, ttl).ExtendContext(ctx)

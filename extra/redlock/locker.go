@@ -5,10 +5,10 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/stockade-cache/stockade"
+	"github.com/stockade-cache/stockade/internal/held"
 	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
@@ -20,16 +20,10 @@ import (
 type Locker struct {
 	opts     Options // with the defaults filled in
 	nodes    []*node
-	turns    turns
+	turns    tasks.Turns   // of the callers that wait for a name: they do not take each other's votes away
 	attempts chan struct{} // a place for each of a Lock: a crowd that asks at once overruns RedisTimeout
 	work     tasks.Group
-	ctx      context.Context // ends with Close
-	cancel   context.CancelCauseFunc
-
-	mu     sync.Mutex
-	closed bool               // guarded by mu
-	calls  sync.WaitGroup     // calls that may still take a lock; begun with mu, and not after closed
-	held   map[*Lock]struct{} // guarded by mu: neither lost nor released
+	locks    *held.Locks
 }
 
 // TryLock takes the lock of a name if a majority of the servers gives it, and returns [stockade.ErrLocked] if one
@@ -71,42 +65,18 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // The contexts of the locks end, and their Unlock returns an error, that Is both [stockade.ErrLockLost] and
 // [stockade.ErrClosed]. It does not close the clients.
 func (l *Locker) Close() error {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.cancel(stockade.ErrClosed)
-	l.calls.Wait() // from here on no lock is added
-	l.mu.Lock()
-	held := make([]*Lock, 0, len(l.held))
-	for k := range l.held {
-		held = append(held, k)
-	}
-	l.mu.Unlock()
-	for _, k := range held {
-		k.release(context.Background(), errLockClosed)
-	}
-	for _, k := range held {
-		<-k.freed
-	}
+	l.locks.Close(errLockClosed)
 	l.work.Close()
 	return nil
 }
 
 // acquire takes a lock by way of try or wait. The lock's context descends from parent.
 func (l *Locker) acquire(ctx, parent context.Context, name string, how func(context.Context, string) (*claim, time.Time, error)) (*Lock, error) {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	ctx, end, ok := l.locks.Begin(ctx)
+	if !ok {
 		return nil, stockade.ErrClosed
 	}
-	l.calls.Add(1)
-	l.mu.Unlock()
-	defer l.calls.Done()
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(stockade.ErrClosed) })()
-
+	defer end()
 	c, until, err := how(ctx, name)
 	if err != nil {
 		return nil, err
@@ -138,10 +108,10 @@ func (l *Locker) wait(ctx context.Context, name string) (c *claim, until time.Ti
 			l.opts.Observer.Wait(event)
 		}
 	}()
-	if l.turns.enter(ctx, name, waits) != nil {
+	if l.turns.Enter(ctx, name, waits) != nil {
 		return nil, time.Time{}, lockedError(ctx, nil)
 	}
-	defer l.turns.leave(name)
+	defer l.turns.Leave(name)
 
 	var failure error // of the last attempt
 	for attempt := 0; ; attempt++ {

@@ -17,7 +17,6 @@
 package redlock
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockade-cache/stockade"
+	"github.com/stockade-cache/stockade/internal/held"
 	"github.com/stockade-cache/stockade/internal/tasks"
 )
 
@@ -68,11 +68,11 @@ func New(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	opts.Observer = opts.Observer.And(silent)
-	l := &Locker{opts: opts, work: tasks.Group{Closed: stockade.ErrClosed}, held: map[*Lock]struct{}{}, attempts: make(chan struct{}, maxCalls)}
+	l := &Locker{opts: opts, work: tasks.Group{Closed: stockade.ErrClosed}, attempts: make(chan struct{}, maxCalls)}
 	for i, rdb := range clients {
 		l.nodes = append(l.nodes, newNode(l, i, rdb))
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.locks = held.NewLocks(&l.work, opts.RedisTimeout, held.Errors{Lost: stockade.ErrLockLost, Unanswered: stockade.ErrRedis, Closed: stockade.ErrClosed})
 	return l, nil
 }
 

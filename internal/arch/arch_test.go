@@ -40,6 +40,7 @@ const (
 	bus       = module + "/internal/bus"
 	tier      = module + "/internal/tier"
 	tasks     = module + "/internal/tasks"
+	held      = module + "/internal/held"
 	redisd    = module + "/internal/redisd"
 	redistest = module + "/internal/redistest"
 	locktest  = module + "/internal/locktest"
@@ -55,18 +56,19 @@ type rule struct {
 }
 
 var rules = []rule{
-	{".", []string{goRedis, xSync, msgpack, script, bus, tier, tasks}, []string{miniredis, goleak, porcupine, otter, redistest, locktest}},
+	{".", []string{goRedis, xSync, msgpack, script, bus, tier, tasks, held}, []string{miniredis, goleak, porcupine, otter, redistest, locktest}},
 	{"internal/script", []string{goRedis}, []string{miniredis, goleak, porcupine, redistest}},
 	{"internal/bus", []string{goRedis}, []string{miniredis, goleak, redistest}},
 	{"internal/tier", []string{otter}, []string{goleak}},
 	{"internal/tasks", nil, []string{goleak}},
+	{"internal/held", []string{tasks}, []string{goleak}},
 	{"internal/redisd", nil, nil},
 	{"internal/redistest", []string{goRedis, miniredis, goleak, redisd}, nil},
 	{"internal/locktest", []string{module}, nil},
 	{"internal/arch", nil, nil},
 	{"middleware/...", []string{module, goRedis, tasks, module + "/middleware"}, []string{miniredis, goleak, redistest}},
 	{"bloom", []string{module, goRedis, xxhash}, []string{miniredis, goleak, redistest}},
-	{"extra/redlock", []string{module, goRedis, redsync, script, tasks}, []string{miniredis, redistest, locktest}},
+	{"extra/redlock", []string{module, goRedis, redsync, script, tasks, held}, []string{miniredis, redistest, locktest}},
 	{"extra/...", []string{module, module + "/extra", goRedis, prometheus, otel}, []string{miniredis, goleak, redistest, locktest, promModel, metricsql, yaml}},
 	{"examples/...", []string{module, module + "/middleware", module + "/bloom", module + "/examples", module + "/extra/prom", prometheus, goRedis, miniredis, sqlite}, []string{goleak}},
 	{"bench/...", []string{anything}, nil}, // nobody imports it
