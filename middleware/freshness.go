@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// freshnessLifetime is how long a response is fresh by its own word (RFC 9111 4.2.1). What cannot be read is stale.
-func freshnessLifetime(cc directives, h http.Header, now time.Time) (d time.Duration, explicit bool) {
+// freshnessLifetime is how long a response is fresh by its own word (RFC 9111 4.2.1): by a directive, or else by Expires, if
+// that counts. What cannot be read is stale.
+func freshnessLifetime(cc directives, targeted bool, h http.Header, now time.Time) (d time.Duration, explicit bool) {
 	for _, name := range []string{"s-maxage", "max-age"} {
 		if d, ok := cc.seconds(name); ok {
 			return d, true
 		}
 	}
 	lines := h["Expires"]
-	if len(lines) == 0 {
+	if len(lines) == 0 || targeted {
 		return 0, false
 	}
 	expires, err := http.ParseTime(lines[0])

@@ -58,7 +58,7 @@ func TestFreshnessLifetime(t *testing.T) {
 		{[]string{expires, expires, date}, 0, true},
 	} {
 		h := header(c.fields...)
-		got, explicit := freshnessLifetime(parseControl(h["Cache-Control"]), h, noon)
+		got, explicit := freshnessLifetime(parseControl(h["Cache-Control"]), false, h, noon)
 		if got != c.want || explicit != c.explicit {
 			t.Errorf("%q: got %v, %v, want %v, %v", c.fields, got, explicit, c.want, c.explicit)
 		}

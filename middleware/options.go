@@ -74,6 +74,10 @@ type Route struct {
 	// NotStored are names of response fields that go to the client of the run alone. Default X-Request-Id, Traceparent,
 	// Tracestate and Server-Timing.
 	NotStored []string
+	// Targeted are names of response fields that say to this cache what Cache-Control and Expires say to others, in the syntax
+	// of RFC 9213: the first that is there and valid counts, and neither of those two. "Stockade-Cache-Control", say, to share
+	// what browsers may not store; or "CDN-Cache-Control" where this is the CDN. Clients get them too. Default none.
+	Targeted []string
 	// Tags honours Surrogate-Key, Cache-Tag and Cache-Groups of responses, for [Middleware.PurgeTag]. A run asks Redis
 	// once more then, and so does every hit on a tagged page. Default false.
 	Tags bool
@@ -181,13 +185,19 @@ func (r Route) with(o Route) (Route, error) {
 		}
 		r.Cookies = append([]string{}, o.Cookies...)
 	}
-	if o.NotStored != nil {
-		r.NotStored = nil
-		for _, name := range o.NotStored {
+	for _, names := range []struct {
+		name string
+		to   *[]string
+		of   []string
+	}{{"NotStored", &r.NotStored, o.NotStored}, {"Targeted", &r.Targeted, o.Targeted}} {
+		if names.of != nil {
+			*names.to = nil
+		}
+		for _, name := range names.of {
 			if !isToken(name) {
-				return r, optionError("NotStored", name, "is no name of a field")
+				return r, optionError(names.name, name, "is no name of a field")
 			}
-			r.NotStored = append(r.NotStored, http.CanonicalHeaderKey(name))
+			*names.to = append(*names.to, http.CanonicalHeaderKey(name))
 		}
 	}
 	r.Authorization = r.Authorization || o.Authorization

@@ -72,6 +72,7 @@ func TestBadRoutes(t *testing.T) {
 		{Route{Cookies: []string{""}}, "Cookies", ""},
 		{Route{NotStored: []string{"X:"}}, "NotStored", "X:"},
 		{Route{NotStored: []string{""}}, "NotStored", ""},
+		{Route{Targeted: []string{"X:"}}, "Targeted", "X:"},
 	}
 	for _, d := range []struct {
 		field string
@@ -164,7 +165,7 @@ func TestWith(t *testing.T) {
 		o.Route = Route{
 			TTL: time.Minute, StaleWhileRevalidate: 2 * time.Minute, StaleIfError: 3 * time.Minute, KeepFor: 4 * time.Minute, HitForMiss: 5 * time.Second,
 			WaitTimeout: 6 * time.Second, MaxBody: 7, MaxVariants: 8, Key: func(*http.Request) (string, bool) { return "k", true }, Cookies: []string{"c"},
-			Authorization: true, SetCookie: true, NotStored: []string{"x-n"}, Tags: true, ClientControl: true,
+			Authorization: true, SetCookie: true, NotStored: []string{"x-n"}, Targeted: []string{"x-t"}, Tags: true, ClientControl: true,
 		}
 	}).mw
 	same, err := parent.With(Route{})
@@ -183,6 +184,7 @@ func TestWith(t *testing.T) {
 		want(t, "MaxVariants", r.MaxVariants, 8)
 		want(t, "Cookies", strings.Join(r.Cookies, " "), "c")
 		want(t, "NotStored", strings.Join(r.NotStored, " "), "X-N")
+		want(t, "Targeted", strings.Join(r.Targeted, " "), "X-T")
 		want(t, "permissions", r.Authorization && r.SetCookie && r.Tags && r.ClientControl, true)
 		if r.Key == nil {
 			t.Error("Key is lost")
@@ -199,12 +201,13 @@ func TestWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRoute(again.route, time.Hour)
-	other, err := parent.With(Route{Cookies: []string{}, NotStored: []string{}, MaxBody: 9, MaxVariants: 10, KeepFor: -1})
+	other, err := parent.With(Route{Cookies: []string{}, NotStored: []string{}, Targeted: []string{}, MaxBody: 9, MaxVariants: 10, KeepFor: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want(t, "no cookies", other.route.Cookies != nil && len(other.route.Cookies) == 0, true)
 	want(t, "nothing that is not stored", len(other.route.NotStored), 0)
+	want(t, "nothing targeted", len(other.route.Targeted), 0)
 	want(t, "MaxBody", other.route.MaxBody, 9)
 	want(t, "MaxVariants", other.route.MaxVariants, 10)
 	want(t, "KeepFor", other.route.KeepFor, -1)

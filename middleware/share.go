@@ -38,7 +38,8 @@ func (r *run) keep(ctx context.Context, p *page) {
 	p.Variant, p.Epoch = r.variant(p.Vary), r.epoch
 	p.Age, p.Fresh, p.OnError, p.Validate = r.terms.age, r.terms.fresh, r.terms.onError, r.terms.validate
 	p.Stale = r.terms.stale
-	p.Authorized = allowsAuthorization(parseControl(p.Header["Cache-Control"]))
+	cc, _ := r.route.controlOf(p.Header)
+	p.Authorized = allowsAuthorization(cc)
 	e := r.terms.lifetimes(r.route, time.Since(r.start))
 	e.Value = storedPage(p)
 	if r.route.Tags {

@@ -42,7 +42,7 @@ var byDefault = []int{200, 203, 204, 300, 301, 308, 404, 410}
 
 // storable says on what terms the response to a request may be stored and shared (RFC 9111 3), or why it may not.
 func (rt *Route) storable(r *http.Request, status int, h http.Header, now time.Time) (t terms, refused string) {
-	cc := parseControl(h["Cache-Control"])
+	cc, targeted := rt.controlOf(h)
 	understood := http.StatusText(status) != ""
 	switch {
 	case status < 200, status == http.StatusPartialContent, status == http.StatusNotModified: // RFC 9111 3, 3.3
@@ -65,7 +65,7 @@ func (rt *Route) storable(r *http.Request, status int, h http.Header, now time.T
 		return t, "stream"
 	}
 	var known bool
-	if t.fresh, known = freshnessLifetime(cc, h, now); !known && rt.TTL > 0 && slices.Contains(byDefault, status) {
+	if t.fresh, known = freshnessLifetime(cc, targeted, h, now); !known && rt.TTL > 0 && slices.Contains(byDefault, status) {
 		t.fresh, known = rt.TTL, true
 	}
 	t.age = initialAge(h, now)
