@@ -150,7 +150,7 @@ func (r *batchRead) seek(ctx context.Context, keys []string) []miss {
 			}
 			var e boxed
 			if err == nil {
-				e = r.lend(saw)
+				e = r.lend(&saw)
 			}
 			r.put(key, e, err)
 		} else if r.filling.has(key) {
@@ -171,7 +171,7 @@ func (r *batchRead) seek(ctx context.Context, keys []string) []miss {
 			}
 			continue
 		}
-		e, renew, found, err := r.serve(saw)
+		e, renew, found, err := r.serve(&saw)
 		if !found {
 			missing = append(missing, miss{key, saw})
 			continue
@@ -270,7 +270,7 @@ func (c *core) lookMany(ctx context.Context, keys []string) []looked {
 				c.local.gone(keys[i], number)
 				continue
 			}
-			list[i].sight, list[i].err = c.took(n, keys[i], replies[j].value, number)
+			list[i].err = c.took(n, keys[i], replies[j].value, number, &list[i].sight)
 		}
 	})
 	return list

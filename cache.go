@@ -119,8 +119,9 @@ func (c *Cache[T]) Fetch(ctx context.Context, key string, load EntryLoader[T]) (
 
 // value is the path of a read that wants no more than the value. What a hit in the local tier takes copies nothing.
 func (c *view) value(ctx context.Context, key string, load source) (ptr any, err error) {
+	var e boxed
 	if c.opts.Observer.TraceReads {
-		e, err := c.fetch(ctx, key, load)
+		e, err = c.fetch(ctx, key, load)
 		return e.Value, err
 	}
 	held, _, err := c.tryLocal(ctx, key, load)
@@ -130,7 +131,7 @@ func (c *view) value(ctx context.Context, key string, load source) (ptr any, err
 	case held != nil:
 		return c.format.of.own(held.value), nil
 	}
-	e, err := c.read(ctx, key, load, "")
+	e, err = c.read(ctx, key, load, "")
 	return e.Value, err
 }
 
@@ -142,7 +143,8 @@ func (c *view) fetch(ctx context.Context, key string, load source) (boxed, error
 		case err != nil:
 			return boxed{}, err
 		case held != nil:
-			return c.lend(held.sight(now)), nil
+			saw := held.sight(now)
+			return c.lend(&saw), nil
 		}
 		return c.read(ctx, key, load, "")
 	})
@@ -154,51 +156,53 @@ func (c *view) read(ctx context.Context, key string, load source, token string) 
 	if c.opts.Observer.Trace != nil {
 		begun = time.Now()
 	}
-	e, saw, found, err := c.seek(ctx, key, load, token)
+	var saw sight
+	e, found, err := c.seek(ctx, key, load, token, &saw)
 	if found || err != nil {
 		return e, err
 	}
 	c.stats.misses.Add(1)
 	if c.opts.Observer.Trace != nil {
-		return c.traceMiss(ctx, key, load, token, saw, begun)
+		return c.traceMiss(ctx, key, load, token, &saw, begun)
 	}
-	e, _, err = c.miss(ctx, key, load, token, saw)
+	e, _, err = c.miss(ctx, key, load, token, &saw)
 	return e, err
 }
 
 // seek looks for something to serve. It has found nothing when the error is nil, too: then the key is missing.
-func (c *view) seek(ctx context.Context, key string, load source, token string) (e boxed, saw sight, found bool, err error) {
+func (c *view) seek(ctx context.Context, key string, load source, token string, saw *sight) (e boxed, found bool, err error) {
 	if c.filling.has(key) { // a key that is being filled is missing: join without asking Redis
-		return e, saw, false, nil
+		*saw = sight{}
+		return e, false, nil
 	}
-	saw, err = c.look(ctx, key, true)
+	err = c.look(ctx, key, true, saw)
 	switch {
 	case err != nil:
 		if err := ended(ctx, err); err != nil {
-			return e, saw, false, err
+			return e, false, err
 		}
 		// Redis has failed. What is not remembered the flight decides, by policy.
 		if e, err, found = c.recall(key); found {
 			e = c.share(e)
 		}
-		return e, saw, found, err
+		return e, found, err
 	case saw.isBy(token):
 		saw.state = missing
-		return e, saw, false, nil
+		return e, false, nil
 	}
 	e, renew, found, err := c.serve(saw)
 	if renew {
-		c.refresh(ctx, key, c.policy, load, saw)
+		c.refresh(ctx, key, load, saw)
 	}
-	return e, saw, found, err
+	return e, found, err
 }
 
 // miss gets what is missing from the flight of its key. shared is the context of the flight's first caller, when that is
 // another.
-func (c *view) miss(ctx context.Context, key string, load source, token string, saw sight) (e boxed, shared context.Context, err error) {
+func (c *view) miss(ctx context.Context, key string, load source, token string, saw *sight) (e boxed, shared context.Context, err error) {
 	var last *LoadError // of a flight whose load began before this call
 	for {
-		flight, err := c.join(ctx, key, c.policy, load, saw)
+		flight, err := c.join(ctx, key, load, saw)
 		if err != nil {
 			return e, flight.shared, err
 		}
@@ -211,14 +215,14 @@ func (c *view) miss(ctx context.Context, key string, load source, token string, 
 		}
 		last = asLoadError(flight.err)
 		var found bool
-		if e, saw, found, err = c.seek(ctx, key, load, token); found || err != nil {
+		if e, found, err = c.seek(ctx, key, load, token, saw); found || err != nil {
 			return e, nil, err
 		}
 	}
 }
 
 // serve says what a reader gets of what is stored, and whether that is to be refreshed; found is false when it is missing.
-func (c *view) serve(saw sight) (e boxed, renew, found bool, err error) {
+func (c *view) serve(saw *sight) (e boxed, renew, found bool, err error) {
 	switch {
 	case saw.state == fresh && saw.kind == kindAbsent:
 		c.stats.absent.Add(1)
@@ -250,7 +254,7 @@ func (c *view) lookup(ctx context.Context, key string) (boxed, error) {
 		saw = held.sight(now)
 	} else {
 		var err error
-		if saw, err = c.look(ctx, key, false); err != nil {
+		if err = c.look(ctx, key, false, &saw); err != nil {
 			if err := ended(ctx, err); err != nil {
 				return boxed{}, err
 			}
@@ -261,7 +265,7 @@ func (c *view) lookup(ctx context.Context, key string) (boxed, error) {
 	case saw.state == fresh && saw.kind == kindAbsent:
 		return boxed{}, c.notFound
 	case saw.state == fresh, saw.state == stale:
-		return c.lend(saw), nil
+		return c.lend(&saw), nil
 	}
 	return boxed{}, ErrMiss
 }

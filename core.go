@@ -117,22 +117,25 @@ func (s sight) seen() *string {
 }
 
 // look reads a key by a trip. See [node.get] for hint and the error.
-func (c *core) look(ctx context.Context, key string, hint bool) (sight, error) {
+//
+// A sight is handed down as a pointer where callers wait: the frames of these are what 10,000 of them take.
+func (c *core) look(ctx context.Context, key string, hint bool, saw *sight) error {
+	*saw = sight{}
 	name := keyName(c.opts.Prefix, 'v', key)
 	n, err := c.nodes.of(ctx, name)
 	if err != nil {
-		return sight{}, err
+		return err
 	}
 	asked := c.asks()
 	value, found, err := n.get(ctx, name, hint)
 	if err != nil {
-		return sight{}, err
+		return err
 	}
 	if !found {
 		c.local.gone(key, asked)
-		return sight{}, nil
+		return nil
 	}
-	return c.took(n, key, value, asked)
+	return c.took(n, key, value, asked, saw)
 }
 
 // asks numbers a read of what the local tier may keep.
@@ -147,18 +150,18 @@ func (c *core) asks() uint64 {
 }
 
 // took takes up a value that was read at a number.
-func (c *core) took(n *node, key, value string, asked uint64) (sight, error) {
+func (c *core) took(n *node, key, value string, asked uint64, saw *sight) error {
 	now, known := n.clock.now()
 	if !known {
-		return sight{}, errNoTime
+		return errNoTime
 	}
-	saw := c.judge(value, now/1000)
+	*saw = c.judge(value, now/1000)
 	if saw.state == fresh || saw.state == stale {
 		c.local.keep(key, saw.stored, asked, n.clock)
 	} else {
 		c.local.gone(key, asked)
 	}
-	return saw, nil
+	return nil
 }
 
 // errNoTime says that the first trip, which asks for the server's time too, did not get it.
@@ -182,7 +185,7 @@ func (c *core) judge(value string, now int64) sight {
 }
 
 // lend is what a caller gets of a value that can be served. What the local tier has too is shared.
-func (c *core) lend(s sight) boxed {
+func (c *core) lend(s *sight) boxed {
 	if c.local == nil {
 		return s.entry()
 	}

@@ -55,11 +55,11 @@ type joined struct {
 }
 
 // join waits for the key's flight and starts it when there is none.
-func (c *core) join(ctx context.Context, key string, policy Policy, load source, saw sight) (joined, error) {
+func (c *view) join(ctx context.Context, key string, load source, saw *sight) (joined, error) {
 	number := c.seq.Add(1)
 	f, landed, mine := c.filling.claim(key, func() *flight {
-		f := c.newFlight(ctx, key, policy, load, saw)
-		f.nested, f.guard = loadingIn(ctx).in(c), c.opts.Guard != nil
+		f := c.newFlight(ctx, key, c.policy, load, *saw)
+		f.nested, f.guard = loadingIn(ctx).in(c.core), c.opts.Guard != nil
 		return f
 	})
 	o, err := f.await(ctx, number, landed, mine)
@@ -266,7 +266,7 @@ func (f *flight) acquire(token, waited string) (a script.Acquired, err error) {
 // lookAgain reads the key, with the number of that read.
 func (f *flight) lookAgain() (number uint64, saw sight, err error) {
 	number = f.seq.Add(1)
-	saw, err = f.look(f.ctx, f.key, false)
+	err = f.look(f.ctx, f.key, false, &saw)
 	return number, saw, err
 }
 

@@ -94,7 +94,8 @@ func (c *view) tryLocal(ctx context.Context, key string, load source) (held *loc
 	}
 	renew, err := c.serveLocal(held, now)
 	if renew {
-		c.refresh(ctx, key, c.policy, load, held.sight(now))
+		saw := held.sight(now)
+		c.refresh(ctx, key, load, &saw)
 	}
 	return held, now, err
 }

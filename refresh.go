@@ -10,11 +10,11 @@ import (
 )
 
 // refresh renews a value in the background, unless that is happening already or too much else is.
-func (c *core) refresh(ctx context.Context, key string, policy Policy, load source, saw sight) {
-	if c.refreshing.has(key) || loadingIn(ctx).has(c, key) {
+func (c *view) refresh(ctx context.Context, key string, load source, saw *sight) {
+	if c.refreshing.has(key) || loadingIn(ctx).has(c.core, key) {
 		return
 	}
-	f := c.newFlight(ctx, key, policy, load, saw)
+	f := c.newFlight(ctx, key, c.policy, load, *saw)
 	if !c.refreshing.add(key, f) {
 		return
 	}

@@ -275,7 +275,8 @@ func TestTheCostOfAShortLoad(t *testing.T) {
 			if _, err := c.Get(t.Context(), key, fails(took, nil).Load); err != nil {
 				t.Fatal(err)
 			}
-			saw, err := c.view.look(t.Context(), key, false)
+			var saw sight
+			err := c.view.look(t.Context(), key, false, &saw)
 			if cost := time.Duration(saw.cost) * time.Microsecond; err != nil || cost < took || cost > took+time.Second/2 {
 				t.Errorf("a load of %v cost %v, %v", took, cost, err)
 			}

@@ -23,7 +23,7 @@ func (c *core) traceRead(ctx context.Context, key string, read func(context.Cont
 }
 
 // traceMiss is miss as a span.
-func (c *view) traceMiss(ctx context.Context, key string, load source, token string, saw sight, begun time.Time) (boxed, error) {
+func (c *view) traceMiss(ctx context.Context, key string, load source, token string, saw *sight, begun time.Time) (boxed, error) {
 	t := c.opts.Observer.begin(ctx, SpanBegin{Span: SpanMiss, Keys: []string{key}, Time: begun})
 	end := SpanEnd{Err: errNoReturn}
 	defer func() { t.end(end) }()

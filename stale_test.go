@@ -91,7 +91,8 @@ func TestStaleHitsDoNotKeepAsking(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
-		e, err := c.view.look(t.Context(), "k", false)
+		var e sight
+		err := c.view.look(t.Context(), "k", false, &e)
 		if err != nil || e.state != stale {
 			t.Fatalf("%v, %v", e.state, err)
 		}
