@@ -90,13 +90,14 @@ func TestConditionalRequests(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		answers("page", "Cache-Control: max-age=60", `Etag: "1"`, "Last-Modified: "+httpDate(0), "Content-Language: en", "Content-Location: /p", "Expires: 0", "Vary: Accept")(w, r)
+		answers("page", "Cache-Control: max-age=60", `Etag: "1"`, "Last-Modified: "+httpDate(0), "Content-Language: en", "Content-Location: /p", "Expires: 0", "Vary: Accept",
+			"Content-Security-Policy: sandbox", "Content-Security-Policy-Report-Only: sandbox")(w, r)
 	})
 	for range 2 {
 		r := s.get("http://a.example/", `If-None-Match: W/"1"`)
 		want(t, "status", r.StatusCode, 304)
 		want(t, "body", bodyOf(t, r), "")
-		for _, name := range []string{"Etag", "Date", "Vary", "Cache-Control", "Expires", "Content-Location"} { // RFC 9110 15.4.5
+		for _, name := range []string{"Etag", "Date", "Vary", "Cache-Control", "Expires", "Content-Location", "Content-Security-Policy", "Content-Security-Policy-Report-Only"} { // RFC 9110 15.4.5
 			if name != "Date" && r.Header.Get(name) == "" {
 				t.Errorf("a 304 without %s: %v", name, r.Header)
 			}
