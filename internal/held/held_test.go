@@ -108,11 +108,11 @@ func TestContextLooksAtTheTime(t *testing.T) {
 		k.ctx = lockContext{k.ctx, k} // as Hold does
 		child, cancel := context.WithCancel(k.Context())
 		defer cancel()
-		time.Sleep(ttl - 1)
+		time.Sleep(ttl - time.Millisecond)
 		if err := k.Context().Err(); err != nil {
 			t.Errorf("the context of a valid lock ended with %v", err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		for range 2 {
 			if err, cause := k.Context().Err(), context.Cause(k.Context()); err != context.Canceled || cause != errLost {
 				t.Errorf("the context ended with %v, cause %v, want Canceled and that it was lost", err, cause)
