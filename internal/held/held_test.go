@@ -25,7 +25,7 @@ var (
 
 const (
 	ttl     = 12 * time.Second
-	timeout = time.Second
+	timeout = 700 * time.Millisecond
 )
 
 // granter keeps what it was asked for, by the time since it was made.
@@ -73,11 +73,15 @@ func (g *granter) lock(parent context.Context) *Lock {
 }
 
 func (g *granter) held(t *testing.T) *Lock {
-	_, end, ok := g.Begin(t.Context())
+	ctx, end, ok := g.Begin(t.Context())
 	if !ok {
 		t.Fatal("closed")
 	}
-	defer end()
+	defer func() {
+		if end(); ctx.Err() == nil {
+			t.Error("the context of a call outlives it")
+		}
+	}()
 	k := g.lock(t.Context())
 	k.Hold(k.Context())
 	return k
@@ -177,11 +181,31 @@ func TestRenewalsThatFail(t *testing.T) {
 	})
 }
 
+// A lock is given back when no renewal is under way any more.
+func TestUnlockDuringARenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *granter) {
+		g.renew = func(*Lock) error {
+			time.Sleep(time.Second)
+			g.note("renewed")
+			return nil
+		}
+		k := g.held(t)
+		time.Sleep(ttl/3 + time.Millisecond)
+		if err := k.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		g.wantAsked(t, "renew to 12s 4s", "renewed 5s", "free for <nil> 5s")
+	})
+}
+
 // A lock that its granters do not have any more ends at once.
 func TestALostLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *granter) {
 		g.renew = func(k *Lock) error { k.Lose(); return nil }
-		k := g.held(t)
+		k, extended := g.held(t), g.held(t)
+		if err := extended.Extend(t.Context(), ttl); err != errLost {
+			t.Errorf("Extend that finds it lost: %v", err)
+		}
 		<-k.Context().Done()
 		if err := k.Extend(t.Context(), ttl); err != errLost {
 			t.Errorf("Extend: %v", err)
@@ -189,7 +213,7 @@ func TestALostLock(t *testing.T) {
 		if err := k.Unlock(t.Context()); err != errLost {
 			t.Errorf("Unlock: %v", err)
 		}
-		g.wantAsked(t, "renew to 12s 4s", "lost 4s", "free for lost 4s")
+		g.wantAsked(t, "renew to 12s 0s", "lost 0s", "renew to 12s 4s", "lost 4s", "free for lost 4s")
 	})
 }
 
@@ -240,7 +264,11 @@ func TestClose(t *testing.T) {
 			taken <- late
 			end()
 		}()
+		begun := time.Now()
 		g.Close(errClosed)
+		if time.Since(begun) != 2*time.Second {
+			t.Errorf("Close took %v", time.Since(begun))
+		}
 		late := <-taken
 		if context.Cause(ctx) != errClosed || k.Context().Err() == nil || late.Context().Err() == nil {
 			t.Errorf("cause of a call that waited: %v; contexts of the locks: %v, %v", context.Cause(ctx), k.Context().Err(), late.Context().Err())
