@@ -3,6 +3,7 @@ package middleware
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,4 +104,13 @@ func TestBypass(t *testing.T) {
 	want(t, "with a body", v.bypass(), "body")
 	v = &visit{route: &Route{}, r: httptest.NewRequest(http.MethodGet, "/", struct{ *strings.Reader }{})}
 	want(t, "with a body of unknown length", v.bypass(), "body")
+}
+
+// What answers HEAD in place of the handler has no body, and says how long it would be (RFC 9110 9.3.2).
+func TestRefusedHead(t *testing.T) {
+	s := serve(t, answers("page"), func(o *Options) { o.ClientControl = true })
+	get, head := s.do("GET", "/", "Cache-Control: only-if-cached"), s.do("HEAD", "/", "Cache-Control: only-if-cached")
+	want(t, "status", head.Code, 504)
+	want(t, "body", head.Body.String(), "")
+	want(t, "Content-Length", head.Header().Get("Content-Length"), strconv.Itoa(get.Body.Len()))
 }

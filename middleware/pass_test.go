@@ -30,3 +30,18 @@ func TestValidatedForEachRequest(t *testing.T) {
 	want(t, "status", s.get("http://a.example/", `If-None-Match: "1"`).StatusCode, 304)
 	want(t, "status", s.get("http://a.example/", `If-None-Match: "2"`).StatusCode, 200)
 }
+
+// What is not shared gets no other cookies than what is: else who asks could be told apart after all. Methods that are never
+// shared get all of them.
+func TestCookiesOfWhatIsNotShared(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		answers(r.Header.Get("Cookie"), "Cache-Control: private")(w, r)
+	}, func(o *Options) { o.Cookies = []string{"a"} })
+	for range 2 { // the second meets the mark of the first
+		s.wantBody("a=1", "/", "Cookie: z=9; a=1; y=8")
+	}
+	s.wantBody("a=1", "/", "Cookie: z=9; a=1", "Range: bytes=0-1")
+	for _, method := range []string{http.MethodOptions, http.MethodPost} {
+		want(t, method, s.do(method, "/", "Cookie: z=9; a=1").Body.String(), "z=9; a=1")
+	}
+}

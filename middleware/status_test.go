@@ -150,3 +150,12 @@ func TestTTL(t *testing.T) {
 		want(t, left.String(), ttl(left), text)
 	}
 }
+
+// While Redis fails nothing is stored, and that is said.
+func TestStatusWithoutRedis(t *testing.T) {
+	s := serve(t, answers("page", "Cache-Control: max-age=60"))
+	for fails, status := range map[bool]string{false: "stockade; fwd=uri-miss; fwd-status=200; stored", true: "stockade; fwd=uri-miss; fwd-status=200; detail=redis"} {
+		s.mw.redisFails.Store(fails)
+		want(t, "Cache-Status", s.do("GET", "/"+strconv.FormatBool(fails)).Header().Get("Cache-Status"), status)
+	}
+}

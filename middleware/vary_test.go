@@ -58,6 +58,25 @@ func TestVariant(t *testing.T) {
 	want(t, "without anything that selects", plain.variant(nil), "")
 }
 
+// Fields that negotiate select by what they say, not by its case and spaces.
+func TestVariantOfNegotiation(t *testing.T) {
+	for _, name := range []string{"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language"} {
+		of := func(fields ...string) string {
+			v := &visit{route: &Route{}, r: &http.Request{Header: header(fields...)}}
+			return v.variant([]string{name})
+		}
+		said := of(name + ": a, b;q=1")
+		for _, same := range [][]string{{name + ": A,B;Q=1"}, {name + ": a\t,  b;q=1 "}, {name + ": a", name + ": b;q=1"}, {name + ": a,,b;q=1"}} {
+			if of(same...) != said {
+				t.Errorf("%q selects another variant", same)
+			}
+		}
+		if of(name+": b;q=1, a") == said {
+			t.Errorf("the order of %s does not select, by which handlers may go", name)
+		}
+	}
+}
+
 // What a route's Key says and its cookies select too.
 func TestVariantOfRoute(t *testing.T) {
 	of := func(extra string, cookies ...string) string {
