@@ -31,6 +31,21 @@ func TestValidatedForEachRequest(t *testing.T) {
 	want(t, "status", s.get("http://a.example/", `If-None-Match: "2"`).StatusCode, 200)
 }
 
+// The handler that validates a page hears nothing of the client's own conditions: they are about what the client has.
+func TestValidationHasConditionsOfThePage(t *testing.T) {
+	var asked http.Header // of the last run
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header
+		answers("page", "Cache-Control: no-cache, max-age=60", `Etag: "1"`)(w, r)
+	})
+	s.wantBody("page", "/")
+	s.wantBody("page", "/", `If-None-Match: "2"`, `If-Match: "3"`, "If-Modified-Since: "+httpDate(0), "If-Unmodified-Since: "+httpDate(0), `If-Range: "4"`)
+	for _, name := range []string{"If-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"} {
+		want(t, name, asked.Get(name), "")
+	}
+	want(t, "If-None-Match", asked.Get("If-None-Match"), `"1"`)
+}
+
 // What is not shared gets no other cookies than what is: else who asks could be told apart after all. Methods that are never
 // shared get all of them.
 func TestCookiesOfWhatIsNotShared(t *testing.T) {
