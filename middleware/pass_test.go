@@ -1,7 +1,11 @@
 package middleware
 
 import (
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -58,5 +62,45 @@ func TestCookiesOfWhatIsNotShared(t *testing.T) {
 	s.wantBody("a=1", "/", "Cookie: z=9; a=1", "Range: bytes=0-1")
 	for _, method := range []string{http.MethodOptions, http.MethodPost} {
 		want(t, method, s.do(method, "/", "Cookie: z=9; a=1").Body.String(), "z=9; a=1")
+	}
+}
+
+// A mark stays while the responses could not be shared: what streams, or is too long, however it says that it may be stored.
+func TestAMarkStays(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	for name, write := range map[string]func(w http.ResponseWriter){
+		"flushed":     func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x"); w.(http.Flusher).Flush() },
+		"too long":    func(w http.ResponseWriter) { _, _ = io.WriteString(w, long) },
+		"copied long": func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(strings.NewReader(long), 100)) },
+		"refused":     func(w http.ResponseWriter) { w.Header().Set("Cache-Control", "private"); _, _ = io.WriteString(w, "x") },
+		"short":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") },
+	} {
+		private := true
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			if private {
+				w.Header().Set("Cache-Control", "private")
+			}
+			write(w)
+		}, func(o *Options) { o.MaxBody = 50 })
+		s.do("GET", "/")
+		private = false
+		s.do("GET", "/")
+		e, err := s.mw.cache.Lookup(t.Context(), target{"http", "host", "/"}.key("GET"))
+		want(t, name+": the mark is there", err == nil && e.Value.Mark != nil, name != "short")
+	}
+}
+
+// The header of a response is told of once, also when it is that of another protocol.
+func TestWatcher(t *testing.T) {
+	for _, status := range []int{101, 200, 404} {
+		var told []int
+		rec := httptest.NewRecorder()
+		w := &watcher{ResponseWriter: rec, before: func(status int, h http.Header) bool { told = append(told, status); return true }}
+		w.WriteHeader(103)
+		w.WriteHeader(status)
+		w.WriteHeader(500)
+		w.end()
+		want(t, "told", fmt.Sprint(told), fmt.Sprint([]int{status}))
 	}
 }
