@@ -16,6 +16,7 @@ func TestValidatedForEachRequest(t *testing.T) {
 		w.Header().Set("Etag", `"1"`)
 		if r.Header.Get("If-None-Match") == `"1"` {
 			w.Header().Set("Age", "7")
+			w.Header().Set("X-New", "304")
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -27,6 +28,7 @@ func TestValidatedForEachRequest(t *testing.T) {
 		want(t, "status", r.StatusCode, 200)
 		want(t, "body", bodyOf(t, r), "page")
 		want(t, "Age", r.Header.Get("Age"), "7")
+		want(t, "a field of the 304", r.Header.Get("X-New"), "304")
 		want(t, "Cache-Status", r.Header.Get("Cache-Status"), "stockade; fwd=stale; ttl=53; detail=no-cache")
 		wantRuns(t, s, runs+2)
 	}

@@ -191,3 +191,17 @@ func FuzzRange(f *testing.F) {
 		wantRuns(t, s, 1)
 	})
 }
+
+// A part of an encoded page has the length of the part, if it has any (RFC 9110 8.6).
+func TestRangeOfAnEncodedPage(t *testing.T) {
+	s := serve(t, answers(digits, "Cache-Control: max-age=60", "Content-Encoding: gzip", "Content-Length: 10"))
+	for range 2 {
+		s.get("http://a.example/", "Accept-Encoding: gzip")
+	}
+	r := s.get("http://a.example/", "Accept-Encoding: gzip", "Range: bytes=2-4")
+	want(t, "status", r.StatusCode, 206)
+	want(t, "body", bodyOf(t, r), "234")
+	if length := r.Header.Get("Content-Length"); length != "" && length != "3" {
+		t.Errorf("Content-Length %s", length)
+	}
+}

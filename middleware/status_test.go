@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stockade-cache/stockade/internal/redistest"
 )
 
 // member is one of Cache-Status, parsed.
@@ -158,4 +160,43 @@ func TestStatusWithoutRedis(t *testing.T) {
 		s.mw.redisFails.Store(fails)
 		want(t, "Cache-Status", s.do("GET", "/"+strconv.FormatBool(fails)).Header().Get("Cache-Status"), status)
 	}
+}
+
+// Who waits for another instance is told so.
+func TestStatusOfAWaitElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.Fake(t)
+		slow := func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			answers("page", "Cache-Control: max-age=60")(w, r)
+		}
+		a, b := newSite(t, server.Client(t), Route{}, slow), newSite(t, server.Client(t), Route{}, slow)
+		go a.do("GET", "/")
+		synctest.Wait()
+		want(t, "Cache-Status", b.do("GET", "/").Header().Get("Cache-Status"), "stockade; fwd=uri-miss; collapsed; ttl=59")
+		want(t, "runs there", b.runs.Load(), 0)
+	})
+}
+
+// A response that is not stored after all does not say that it is.
+func TestStatusOfWhatIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.Fake(t)
+		s := newSite(t, server.Client(t), Route{MaxVariants: 1}, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("If-None-Match") != "" {
+				w.Header().Set("Cache-Control", "private")
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			answers("page", "Cache-Control: max-age=60", `Etag: "1"`, "Vary: "+r.Header.Get("Vary-By"))(w, r)
+		})
+		status := func(path string, fields ...string) string {
+			return s.do("GET", path, fields...).Header().Get("Cache-Status")
+		}
+		want(t, "stored", status("/"), "stockade; fwd=uri-miss; fwd-status=200; stored")
+		time.Sleep(2 * time.Minute)
+		want(t, "the 304 has changed that", status("/"), "stockade; fwd=stale; fwd-status=304; detail=private")
+		want(t, "the first variant", status("/v", "Vary-By: A", "A: 1"), "stockade; fwd=uri-miss; fwd-status=200; stored")
+		want(t, "one too many", status("/v", "Vary-By: A", "A: 2"), "stockade; fwd=vary-miss; fwd-status=200")
+	})
 }
