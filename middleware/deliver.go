@@ -45,7 +45,6 @@ func (v *visit) send(status int, body []byte) {
 	if status == http.StatusOK {
 		if v.r.Method == http.MethodGet && honours(v.r.Header["Range"], body) {
 			modified, _ := http.ParseTime(h.Get("Last-Modified"))
-			h.Del("Content-Length")
 			http.ServeContent(v.w, v.r, "", modified, bytes.NewReader(body))
 			return
 		}
