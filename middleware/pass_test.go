@@ -1,8 +1,10 @@
 package middleware
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,4 +107,40 @@ func TestWatcher(t *testing.T) {
 		w.end()
 		want(t, "told", fmt.Sprint(told), fmt.Sprint([]int{status}))
 	}
+}
+
+// A connection that a handler has taken is nobody else's: the mark stays, and nothing more is written to it.
+func TestAMarkStaysOfWhatIsHijacked(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		rec := &hijacked{ResponseRecorder: httptest.NewRecorder(), fails: fails}
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			if rec.taken {
+				_, _, _ = http.NewResponseController(w).Hijack()
+				return
+			}
+			answers("x", "Cache-Control: private")(w, nil)
+		})
+		s.do("GET", "/")
+		rec.taken = true
+		s.ServeHTTP(rec, httptest.NewRequest("GET", "http://host/", nil))
+		want(t, "headers written", rec.headers, map[bool]int{false: 0, true: 1}[fails])
+		e, err := s.mw.cache.Lookup(t.Context(), target{"http", "host", "/"}.key("GET"))
+		want(t, "the mark is there", err == nil && e.Value.Mark != nil, true)
+	}
+}
+
+// hijacked is a writer whose connection can be taken.
+type hijacked struct {
+	*httptest.ResponseRecorder
+	taken, fails bool
+	headers      int
+}
+
+func (h *hijacked) WriteHeader(status int) { h.headers++; h.ResponseRecorder.WriteHeader(status) }
+
+func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if h.fails {
+		return nil, nil, http.ErrNotSupported
+	}
+	return nil, nil, nil
 }
