@@ -32,10 +32,15 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, "for ", r.Header.Get("Client"))
 }
 
+func (g *gated) await(t testing.TB, n int) {
+	t.Helper()
+	redistest.Eventually(t, soon, fmt.Sprintf("%d runs at once", n), func() bool { return len(g.gates) >= n })
+}
+
 // letGo waits until n runs are there at once, and lets them go.
 func (g *gated) letGo(t testing.TB, n int) {
 	t.Helper()
-	redistest.Eventually(t, soon, fmt.Sprintf("%d runs at once", n), func() bool { return len(g.gates) >= n })
+	g.await(t, n)
 	for range n {
 		close(<-g.gates)
 	}
@@ -63,10 +68,11 @@ func TestUncacheable(t *testing.T) {
 			f := newFront(t, redistest.Real(t).Client(t), g.ServeHTTP)
 			first := burst(t, f, clients)
 			f.awaitArrivals(t, clients)
-			g.letGo(t, 1)
+			g.await(t, 1)
 			if g.runs.Load() != 1 {
 				t.Errorf("%d runs before it was known that they cannot be shared", g.runs.Load())
 			}
+			g.letGo(t, 1)
 			g.letGo(t, clients-1)
 			await(t, "the first burst is over", first)
 			for range 2 {
